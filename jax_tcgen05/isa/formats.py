@@ -75,6 +75,8 @@ SCALE_CODES = {"float8_e4m3fn": 0, "float8_e8m0fnu": 1}  # UE4M3 is e4m3 without
 
 def span_text(values: Iterable[Any]) -> str:
     """The values as a message shows them: `8, 16, 24, 32..256 step 16`."""
+    if isinstance(values, range) and len(values) > 8:
+        return f"{values[0]}..{values[-1]}" + (f" step {values.step}" if values.step != 1 else "")
     items = list(values)
     tail = len(items) - 1
     while tail > 1 and isinstance(items[0], int) and _steady(items[tail - 2 :]):
