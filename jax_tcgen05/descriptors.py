@@ -29,34 +29,34 @@ Table = Mapping[Any, int] | range  # value -> code; in a range the code is the v
 
 
 class Field(NamedTuple):
-    """A bit field, or `count` neighbouring ones. `values` may depend on the fields that stand before it."""
+    """A bit field, or `repeat` neighbouring ones. `values` may depend on the fields that stand before it."""
 
     name: str
     low: int
     width: int
     values: Table | Callable[[Mapping[str, Any]], Table]
     rule: str = ""
-    count: int = 0
+    repeat: int = 0
 
     def table(self, context: Mapping[str, Any]) -> Table:
         return self.values(context) if callable(self.values) else self.values
 
     @property
     def mask(self) -> int:
-        return ((1 << self.width * max(self.count, 1)) - 1) << self.low
+        return ((1 << self.width * max(self.repeat, 1)) - 1) << self.low
 
     def encode(self, owner: str, value: Any, context: Mapping[str, Any]) -> tuple[Any, int]:
         """The value in plain Python types, and its bits in place; ValueError if it is not allowed."""
         name, table = f"{owner}: {self.name}", self.table(context)
-        if not self.count:
+        if not self.repeat:
             value, code = _encode(name, value, table, self.rule)
             return value, code << self.low
         try:
             items = tuple(value)
         except TypeError:
             items = ()
-        if len(items) != self.count:
-            raise refusal(name, value, f"{self.count} values")
+        if len(items) != self.repeat:
+            raise refusal(name, value, f"{self.repeat} values")
         pairs = [_encode(f"{name}[{i}]", v, table, self.rule) for i, v in enumerate(items)]
         bits = sum(code << self.low + i * self.width for i, (_, code) in enumerate(pairs))
         return tuple(v for v, _ in pairs), bits
@@ -65,14 +65,14 @@ class Field(NamedTuple):
         name, table = f"{owner}: {self.name}", self.table(context)
         codes = {code: value for value, code in table.items()} if isinstance(table, Mapping) else table
         found = []
-        for i in range(max(self.count, 1)):
+        for i in range(max(self.repeat, 1)):
             code = word >> (self.low + i * self.width) & ((1 << self.width) - 1)
             if code not in (codes if isinstance(codes, Mapping) else range(len(codes))):
                 bits = f"bits {self.low}-{self.low + self.width - 1}"
                 allowed = [f"{c} ({v})" for c, v in codes.items()] if isinstance(codes, Mapping) else codes
                 raise refusal(f"{name} ({bits})", code, allowed, self.rule)
             found.append(codes[code])
-        return tuple(found) if self.count else found[0]
+        return tuple(found) if self.repeat else found[0]
 
 
 def _encode(name: str, value: Any, table: Table, rule: str) -> tuple[Any, int]:
@@ -150,9 +150,9 @@ _BYTES_RULE = "bytes, a multiple of 16 below 2^18"
 class SharedDescriptor(_Descriptor):
     """The 64-bit shared-memory descriptor (contract section 5).
 
-    start: byte address of the operand. ldo, sdo: leading and stride byte offsets (LBO and SBO). All three are
-    multiples of 16 below 2^18 (OQ17: 14 bits). swizzle: 0 none, 1, 2, 3 for 32, 64, 128 bytes, 4 for 128 bytes
-    with 32-byte atoms. base_offset: 0..7, without effect when swizzle is 0 and 0 otherwise (OQ8).
+    start: byte address of the operand. ldo, sdo: leading and stride byte offsets (LBO and SBO). All three
+    are multiples of 16 below 2^18 (OQ17: 14 bits). swizzle: 0 none, 1, 2, 3 for 32, 64, 128 bytes, 4 for 128
+    bytes with 32-byte atoms. base_offset: 0 with a swizzle; without one 0..7, and no effect (OQ8).
     ldo_absolute: `ldo` is an address (K=96 on sm_103a).
     """
 
@@ -353,9 +353,9 @@ def _decode_kind(cls: type[_D], word: int, kind: str | None, block_scaled: bool)
 class ZeroColumnMask(_Descriptor):
     """The 64-bit zero-column mask of `.ws` (contract section 9; OQ10: skip_span counts the zeroed columns).
 
-    In each sub-mask skip_span + 1 columns of B are read as zero, then use_span + 1 columns are used, and so on.
-    first_spans: 1 starts in the zero span, 0 in the used one. start_counts: columns of the first span that are
-    already gone, fewer than the span has (OQ15). nonzero: False generates no mask, and those fields are ignored.
+    In each sub-mask skip_span + 1 columns of B are read as zero, then use_span + 1 are used, and so on.
+    first_spans: 1 starts in the zero span, 0 in the used one. start_counts: columns of the first span that
+    are already gone, fewer than the span has (OQ15). nonzero: False makes no mask, and ignores those fields.
     column_shift: column n reads column n + shift of B, at most 32 (16 with M=32).
     """
 
@@ -368,8 +368,8 @@ class ZeroColumnMask(_Descriptor):
 
     BITS = 64
     FIELDS = (
-        Field("start_counts", 0, 8, range(256), "columns", count=4),
-        Field("first_spans", 32, 1, range(2), "1 starts in the zero span", count=4),
+        Field("start_counts", 0, 8, range(256), "columns", repeat=4),
+        Field("first_spans", 32, 1, range(2), "1 starts in the zero span", repeat=4),
         Field("nonzero", 39, 1, _FLAG),
         Field("skip_span", 40, 8, range(256), "zeroed columns - 1"),
         Field("use_span", 48, 8, range(256), "used columns - 1"),
@@ -389,7 +389,7 @@ class ZeroColumnMask(_Descriptor):
 
     @classmethod
     def decode(cls, word: int) -> ZeroColumnMask:
-        """Reads a 64-bit word; ValueError naming the field that holds no legal value, or the reserved bits."""
+        """Reads a 64-bit word; ValueError names the field without a legal code, or the reserved bits."""
         return cls._decode(word)
 
     def zeroed(self, M: int, N: int) -> np.ndarray:

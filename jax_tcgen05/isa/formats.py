@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import itertools
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from typing import Any
@@ -75,21 +74,23 @@ SCALE_CODES = {"float8_e4m3fn": 0, "float8_e8m0fnu": 1}  # UE4M3 is e4m3 without
 
 def span_text(values: Iterable[Any]) -> str:
     """The values as a message shows them: `8, 16, 24, 32..256 step 16`."""
-    if isinstance(values, range) and len(values) > 8:
-        return f"{values[0]}..{values[-1]}" + (f" step {values.step}" if values.step != 1 else "")
-    items = list(values)
-    tail = len(items) - 1
-    while tail > 1 and isinstance(items[0], int) and _steady(items[tail - 2 :]):
-        tail -= 1
-    tail = max(tail - 1, 0)
-    if len(items) - tail < 5 or not isinstance(items[0], int):
+    items = values if isinstance(values, range) else list(values)
+    head = 0 if isinstance(items, range) else _run_start(items)
+    if len(items) - head < 5:
         return ", ".join(str(v) for v in items)
-    run = f"{items[tail]}..{items[-1]} step {items[-1] - items[-2]}"
-    return ", ".join([str(v) for v in items[:tail]] + [run])
+    step = items[-1] - items[-2]
+    run = f"{items[head]}..{items[-1]}" + (f" step {step}" if step != 1 else "")
+    return ", ".join([str(v) for v in items[:head]] + [run])
 
 
-def _steady(items: Sequence[int]) -> bool:
-    return len({b - a for a, b in itertools.pairwise(items)}) == 1
+def _run_start(items: Sequence[Any]) -> int:
+    """Where the steady run of ints begins that ends the list; its length if there is none."""
+    if len(items) < 2 or not all(isinstance(v, int) for v in items):
+        return len(items)
+    start = len(items) - 2
+    while start and items[start] - items[start - 1] == items[-1] - items[-2]:
+        start -= 1
+    return start
 
 
 def refusal(argument: str, given: Any, allowed: Iterable[Any] | str, rule: str = "") -> ValueError:
