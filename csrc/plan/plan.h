@@ -2,8 +2,10 @@
 // Every number arrives in attributes of a custom call, so `decode` trusts none of them.
 #pragma once
 
+#include <cstddef>
 #include <cstdint>
 #include <string>
+#include <string_view>
 #include <vector>
 
 #include "plan/opcode.h"
@@ -71,11 +73,32 @@ struct Plan {
   int64_t m_repeat = 1, n_repeat = 1, k_repeat = 1;
   int64_t shared_bytes = 0;  // operand area of one CTA
   int64_t tmem_columns = 0;  // used columns; an allocation rounds up to a power of two >= 32
-  int64_t batch_rank = 0;    // batch axes between the execution-group axis and the layout's axes
   Placement d, a, b, sfa, sfb;
   std::vector<uint32_t> d_start, sfa_start, sfb_start;
   std::vector<uint64_t> a_start, b_start;  // a_start: TMEM addresses when a_in_tmem
 };
+
+// A list of int64 that somebody else owns.
+struct Int64s {
+  const int64_t* data = nullptr;
+  size_t size = 0;
+};
+
+// The attributes of the custom call, as they arrive (`Plan.attributes` in plan.py). `*_place` is
+// [storage, packing, item_bytes, bits, base, size, origin_first, origin_second, swizzle_mask,
+//  swizzle_shift, axes, per axis: (size, digits, per digit: (extent, first, second)),
+//  replicas, per replica: (extent, first, second)]; empty for sfa and sfb without block scaling.
+struct PlanAttributes {
+  std::string_view opcode;
+  int64_t idesc = 0, shared_bytes = 0, tmem_columns = 0;
+  Int64s repeats;  // M, N, K
+  Int64s d_starts, a_starts, b_starts, sfa_starts, sfb_starts;
+  Int64s d_place, a_place, b_place, sfa_place, sfb_place;
+};
+
+// Throws std::invalid_argument naming the attribute. What passes keeps every element of every placement
+// within its allocation, allocations apart and within the budgets; the instructions are judged when executed.
+Plan decode_plan(const PlanAttributes& attributes);
 
 inline constexpr int64_t kSharedBudget = 226 * 1024;
 inline constexpr int64_t kTmemColumns = 512;
