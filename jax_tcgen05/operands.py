@@ -23,10 +23,11 @@ _LEAF = Axis("leaf")
 class PlacedOperand:
     """An array with its layout in a storage, and a view; made by `shared`, `tmem` and `tmem_empty`.
 
-    A pytree: its one leaf is the array as given, layout and view are static. The layout covers the array's last
-    axes; those before are the prefix (execution group, batch). Views act on the layout's axes only, cost nothing
-    and never move the leaf: the Plan says where each element lies in leaf and storage. JAX may put other things
-    than arrays into `leaf` (`tree_map`, `eval_shape`), or arrays with more axes in front (`vmap`).
+    A pytree: its one leaf is the array as given, layout and view are static. The layout covers the array's
+    last axes; those before are the prefix (execution group, batch). Views act on the layout's axes only, cost
+    nothing and never move the leaf: the Plan says where each element lies in leaf and storage. JAX may put
+    other things than arrays into `leaf` (`tree_map`, `eval_shape`), or arrays with more axes in front
+    (`vmap`).
     """
 
     leaf: Any
@@ -103,7 +104,7 @@ class PlacedOperand:
     # Views
 
     def view(self, *shape: Any) -> PlacedOperand:
-        """Another shape of the layout's axes (not of the prefix), the row-major order kept; one size may be -1."""
+        """The layout's axes (not the prefix) in another shape and the same row-major order; one may be -1."""
         return replace(self, positions=self.positions.view(*shape))
 
     def rearrange(self, pattern: str, /, **sizes: int) -> PlacedOperand:
@@ -124,19 +125,19 @@ class PlacedOperand:
 
 
 def shared(array: Any, layout: TileLayout) -> PlacedOperand:
-    """`array` placed in shared memory by `layout`, which counts on memory axis "m" in elements of the container.
+    """`array` placed in shared memory by `layout`, on axis "m" in elements of the container.
 
-    `array`: a JAX or NumPy array, (*prefix, *layout.shape), of a dtype that an MMA reads. TypeError or ValueError
-    otherwise.
+    `array`: a JAX or NumPy array, (*prefix, *layout.shape), of a dtype that an MMA reads. TypeError or
+    ValueError otherwise.
     """
     return _placed("shared", array, layout)
 
 
 def tmem(array: Any, layout: TileLayout) -> PlacedOperand:
-    """`array` placed in tensor memory by `layout`, which counts on TLane (0..127) and TCol (elements of the container).
+    """`array` placed in tensor memory by `layout`, on TLane (0..127) and TCol (elements of the container).
 
-    `array`: a JAX or NumPy array, (*prefix, *layout.shape), of a dtype that an MMA reads. TypeError or ValueError
-    otherwise.
+    `array`: a JAX or NumPy array, (*prefix, *layout.shape), of a dtype that an MMA reads. TypeError or
+    ValueError otherwise.
     """
     return _placed("tmem", array, layout)
 
@@ -176,8 +177,8 @@ def _check_placement(what: str, storage: str, shape: tuple[int, ...], dtype: Any
     _check_layout(what, storage, layout, container_bits(dtype))
     if tuple(shape[max(len(shape) - len(layout.shape), 0) :]) != layout.shape:
         raise ValueError(
-            f"{what}: array: got shape {tuple(shape)} for a layout of shape {layout.shape}; the layout's shape must "
-            "equal the array's last axes (those in front are the prefix: execution group, batch)"
+            f"{what}: array: got shape {tuple(shape)} for a layout of shape {layout.shape}; the layout's "
+            "shape must equal the array's last axes (those in front are the prefix: execution group, batch)"
         )
 
 
@@ -205,8 +206,8 @@ def _check_layout(what: str, storage: str, layout: TileLayout, bits: int) -> Non
         limit = 512 * 32 // (4 if bits == 8 else bits)
         if columns > limit:
             raise ValueError(
-                f"{what}: layout: it reaches TCol {columns - 1}, counted in elements; TMEM has 512 columns of 32 bits, "
-                f"so at most {limit - 1} here"
+                f"{what}: layout: it reaches TCol {columns - 1}, counted in elements; TMEM has 512 columns "
+                f"of 32 bits, so at most {limit - 1} here"
             )
 
 
@@ -232,7 +233,7 @@ def _joint_digits(layout: TileLayout) -> list[tuple[Digit, ...]]:
 
 
 def _transposition(index: TileLayout, count: int) -> tuple[list[int], list[int]] | None:
-    """How to reach `index` from the flat leaf by reshape, transpose, reshape: (extents, axes); None if it is a part."""
+    """(extents, axes) that give `index` from the flat leaf by reshape, transpose, reshape; None if a part."""
     axes = [canonical(axis) for axis in index.axes]
     digits = [digit for axis in axes for digit in axis.digits]
     if dict(index.offset).get(_LEAF.name) or any(axis.capacity != axis.size for axis in axes):

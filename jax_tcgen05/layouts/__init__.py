@@ -7,7 +7,6 @@ from .swizzle import SWIZZLE_MODES, Swizzle, SwizzleMode, swizzle_bytes
 from .tile import LayoutIndexError, TileLayout
 from .tmem import (
     DATAPATHS,
-    datapath_letter,
     scale_factor_layout,
     tmem_datapath_layout,
     tmem_mma_operand_layout,
@@ -29,7 +28,6 @@ __all__ = [
     "TLane",
     "TileLayout",
     "bit_image",
-    "datapath_letter",
     "matrix_descriptor",
     "mma_shared_layout",
     "modes_for",

@@ -51,7 +51,7 @@ def followed_by(inner: TileLayout, outer: TileLayout) -> TileLayout:
 
 
 def _positions(layout: TileLayout, index: np.ndarray, names: list[str]) -> np.ndarray:
-    """Positions of linear indices, without offset and swizzle, stacked along a last axis in `names`' order."""
+    """Positions of linear indices, without offset and swizzle, on a last axis in `names`' order."""
     out = {name: np.zeros(index.shape, np.int64) for name in names}
     for axis in reversed(layout.axes):
         index, entry = np.divmod(index, axis.size)

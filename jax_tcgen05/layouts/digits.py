@@ -1,8 +1,8 @@
 """One axis of a layout as digits of its coordinate, and what can be done to it.
 
 A coordinate ``i`` of an axis is written in mixed radix: digits, outermost first, each with an extent and with
-strides on named storage axes. The element lies at the sum of digit * stride. The extents multiply to the axis'
-size or more; where they give more, the axis is a bounded part of a padded tile.
+strides on named storage axes. The element lies at the sum of digit * stride. The extents multiply to the
+axis' size or more; where they give more, the axis is a bounded part of a padded tile.
 
 The functions that can fail return None, so that the caller can say what failed in the user's terms.
 """
@@ -104,9 +104,10 @@ UNIT = LogicalAxis(1, ())
 def canonical(axis: LogicalAxis) -> LogicalAxis:
     """The shortest digits of the same map.
 
-    Digits of extent 1 vanish, neighbours fuse when the outer stride continues the inner one on every named axis,
-    and what the bound makes unreachable is cut off. Two axes of equal size are the same map exactly if their
-    canonical forms are equal: the innermost extent is the first coordinate at which the map stops being linear.
+    Digits of extent 1 vanish, neighbours fuse when the outer stride continues the inner one on every named
+    axis, and what the bound makes unreachable is cut off. Two axes of equal size are the same map exactly if
+    their canonical forms are equal: the innermost extent is the first coordinate at which the map stops being
+    linear.
     """
     out: list[Digit] = []  # innermost first
     inner = 1
@@ -137,8 +138,8 @@ def merge(axes: Sequence[LogicalAxis]) -> LogicalAxis | None:
 def split(axis: LogicalAxis, sizes: Sequence[int]) -> list[LogicalAxis] | None:
     """`axis` as axes of `sizes` (their product is its size), row-major.
 
-    None if an inner size cuts a digit unevenly. A bound stays on the outermost new axis: an inner size that used
-    up the outermost digit would make the axis' size a multiple of everything below, so not bounded.
+    None if an inner size cuts a digit unevenly. A bound stays on the outermost new axis: an inner size that
+    used up the outermost digit would make the axis' size a multiple of everything below, so not bounded.
     """
     wanted = [size for size in sizes if size > 1]
     rest = list(canonical(axis).digits)

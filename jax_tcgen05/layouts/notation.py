@@ -1,4 +1,4 @@
-"""Layouts as they are written: ``S[(128, 64) : (1 @ TLane, 1 @ TCol)] + R[2 : 64 @ TLane] + (16 @ TLane)``."""
+"""Layouts as they are written: ``S[(64, 32) : (1 @ TLane, 1 @ TCol)] + R[2 : 64 @ TLane] + (8 @ TCol)``."""
 
 from __future__ import annotations
 
@@ -79,8 +79,8 @@ def _parse(item: Any, what: str) -> tuple[Any, Any]:
 class _ShardNotation:
     """``S[extents : strides]``: a layout, one axis per extent.
 
-    An extent may be a tuple with a tuple of strides, outermost first: one axis of several digits, as in CuTe. A
-    plain stride counts elements on memory axis "m"; ``n @ TLane`` and ``n @ TCol`` count on those.
+    An extent may be a tuple with a tuple of strides, outermost first: one axis of several digits, as in CuTe.
+    A plain stride counts elements on memory axis "m"; ``n @ TLane`` and ``n @ TCol`` count on those.
     """
 
     def __getitem__(self, item: Any) -> TileLayout:
@@ -96,7 +96,7 @@ class _ShardNotation:
             for digit in digits:
                 size *= digit.extent
             axes.append(LogicalAxis(size, digits))
-        return TileLayout(tuple(axes), {name: 0 for name in _names(strides)})
+        return TileLayout(tuple(axes), dict.fromkeys(_names(strides), 0))
 
 
 @dataclass(frozen=True)

@@ -15,13 +15,13 @@ _WIDE = {"float64": 64, "int64": 64, "uint64": 64}
 
 
 def mma_shared_layout(dtype: Any, swizzle: int, shape: Any) -> TileLayout:
-    """The layout of a (..., rows, cols) tile in shared memory that a matrix descriptor of mode `swizzle` can walk.
+    """The layout of a (..., rows, cols) tile in shared memory for a matrix descriptor of mode `swizzle`.
 
-    `dtype` is the container ("float16", "uint8" for FP6/FP4 codes in padded containers, "float4_e2m1fn" for packed
-    FP4, ...); positions count its elements. With span = the elements of a swizzle row (16, 32, 64, 128 bytes in modes
-    0..3), element (r, c) of tile t lies, before the permutation, at
-    ``t*rows*cols + (c // span)*rows*span + r*span + c % span``; mode 0 with `cols` no multiple of 16 bytes is plain
-    row-major. Mode 4 (32-bit containers only, MN-major) has the span of mode 3 and its own permutation.
+    `dtype` is the container ("float16", "uint8" for FP6/FP4 codes in padded containers, "float4_e2m1fn" for
+    packed FP4, ...); positions count its elements. With span = the elements of a swizzle row (16, 32, 64, 128
+    bytes in modes 0..3), element (r, c) of tile t lies, before the permutation, at
+    ``t*rows*cols + (c // span)*rows*span + r*span + c % span``; mode 0 with `cols` no multiple of 16 bytes is
+    plain row-major. Mode 4 (32-bit containers only, MN-major) has the span of mode 3 and its own permutation.
 
     For a K-major operand (rows, cols) is (M or N, K), for an MN-major one (K, M or N).
 
@@ -41,7 +41,8 @@ def mma_shared_layout(dtype: Any, swizzle: int, shape: Any) -> TileLayout:
     span = mode.row_bytes * 8 // bits
     if cols % span and swizzle != 0:
         raise ValueError(
-            f"shape: got {cols} columns of {name}; mode {swizzle} needs a multiple of {span} ({mode.row_bytes} bytes)"
+            f"shape: got {cols} columns of {name}; mode {swizzle} needs a multiple of {span} "
+            f"({mode.row_bytes} bytes)"
         )
     if cols % span:
         span = cols  # plain row-major

@@ -17,10 +17,11 @@ if TYPE_CHECKING:
 class Swizzle:
     """A permutation of offsets on memory axis "m", in the layout's elements.
 
-    With ``mask = (2**s - 1) << p``: `inner` gives ``x ^ ((x >> a) & mask)``, otherwise ``x ^ ((x & mask) << a)``.
-    ValueError unless p >= 0 and a >= s >= 0. ``Swizzle(p, s, a) @ layout``, ``layout + Swizzle(p, s, a)`` and
-    ``layout.compose(Swizzle(p, s, a))`` are the same layout: the layout's offset, offsets added later included,
-    is permuted.
+    With ``mask = (2**s - 1) << p``, x goes to ``x ^ ((x >> a) & mask)`` if `inner`, otherwise to
+    ``x ^ ((x & mask) << a)``. ValueError unless p >= 0 and a >= s >= 0.
+
+    ``Swizzle(p, s, a) @ layout``, ``layout + Swizzle(p, s, a)`` and ``layout.compose(Swizzle(p, s, a))`` are
+    the same layout: its positions, with offsets added later, are permuted.
     """
 
     p: int
@@ -104,8 +105,9 @@ def swizzle_mode(mode: Any) -> SwizzleMode:
 
 
 def swizzle_bytes(offset: Any, mode: int) -> Any:
-    """Where byte `offset` (int or int array, from a 1024-byte aligned start) lies under a descriptor's `mode`.
+    """Where byte `offset` lies under a descriptor's `mode`.
 
+    `offset`: an int, or an integer array, from a start that is aligned to the mode's period.
     Each mode is its own inverse: the bits that are read are not among those that change.
     """
     facts = swizzle_mode(mode)

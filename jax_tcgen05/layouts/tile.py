@@ -37,10 +37,11 @@ class LayoutIndexError(ValueError, IndexError):
 class TileLayout:
     """A map from the coordinates of a tile to positions on named storage axes.
 
-    Write it as ``TileLayout(S[...] + R[...] + offset + Swizzle(...))`` (`notation.py`); S[...] alone is a layout too.
-    The position on an axis is the offset plus, per logical axis, the sum of digit * stride; on memory axis "m"
-    (unit: elements of the container) it is then permuted by the swizzle. Replicas are further copies, which
-    neither ``layout(...)`` nor `image` enumerates. Equal and hashed by shape, map, replicas and swizzle.
+    Write it as ``TileLayout(S[...] + R[...] + offset + Swizzle(...))`` (`notation.py`); S[...] alone is a
+    layout too. The position on an axis is the offset plus, per logical axis, the sum of digit * stride; on
+    memory axis "m" (unit: elements of the container) it is then permuted by the swizzle. Replicas are further
+    copies, which neither ``layout(...)`` nor `image` enumerates. Equal and hashed by shape, map, replicas and
+    swizzle.
 
     An axis may be a bounded part of a padded tile (see `digits.py`): the bound travels with it.
     """
@@ -157,7 +158,7 @@ class TileLayout:
         return axes, offset, canonical_replicas(self.replicas), self.swizzle
 
     def canonical(self) -> TileLayout:
-        """The same layout with the fewest digits: extents 1 vanish, neighbours that continue each other fuse."""
+        """The same layout with the fewest digits: units vanish, neighbours that continue each other fuse."""
         axes, _, replicas, swizzle = self._key
         return TileLayout(axes, self.offset, replicas, swizzle)
 
@@ -190,9 +191,9 @@ class TileLayout:
     def compose(self, outer: Swizzle | TileLayout) -> TileLayout:
         """This layout followed by `outer`.
 
-        A `Swizzle` permutes the positions on "m". A `TileLayout` takes them as its row-major linear index: the
-        result has this layout's shape and `outer`'s storage axes. ValueError if a swizzle is there already, if the
-        positions leave `outer`, or if the result is no layout.
+        A `Swizzle` permutes the positions on "m". A `TileLayout` takes them as its row-major linear index:
+        the result has this layout's shape and `outer`'s storage axes. ValueError if a swizzle is there
+        already, if the positions leave `outer`, or if the result is no layout.
         """
         if isinstance(outer, TileLayout):
             return followed_by(self, outer)
@@ -255,7 +256,8 @@ class TileLayout:
             inner = next(i for i in range(first, last) if i > first and self.axes[i].bounded)
             raise ValueError(
                 f"view: axes {first}..{last - 1} of shape {self.shape} cannot merge: axis {inner} (size "
-                f"{self.axes[inner].size}) is a part of a larger tile, so its rows do not follow each other evenly"
+                f"{self.axes[inner].size}) is a part of a larger tile, so its rows do not follow each other "
+                "evenly"
             )
         parts = split(merged, sizes)
         if parts is None:
@@ -281,7 +283,7 @@ class TileLayout:
         return layout.view(*plan.merge)
 
     def __getitem__(self, index: Any) -> TileLayout:
-        """A part: slices (any step whose elements have a layout), ints (drop the axis), Ellipsis, None (new axis).
+        """A part, by slices, ints (which drop the axis), Ellipsis, None (a new axis).
 
         Bounds and negative indices are NumPy's. ValueError for an empty part, and for one that has no layout
         because it crosses a boundary of the tile unevenly.
@@ -302,8 +304,8 @@ class TileLayout:
                 if taken is None:
                     tile = " x ".join(str(digit.extent) for digit in canonical(axis).digits)
                     raise ValueError(
-                        f"{where} (size {axis.size}, stored as tiles of {tile}): {start}:{stop}:{step} crosses a "
-                        "tile's boundary unevenly, so it has no strides of its own"
+                        f"{where} (size {axis.size}, stored as tiles of {tile}): {start}:{stop}:{step} "
+                        "crosses a tile's boundary unevenly, so it has no strides of its own"
                     )
                 axes.append(taken[1])
                 origin = taken[0]
@@ -363,7 +365,8 @@ def _view_sizes(shape: tuple[Any, ...], old: tuple[int, ...]) -> tuple[int, ...]
         sizes[sizes.index(-1)] = count // known
     if math.prod(sizes) != count:
         raise ValueError(
-            f"view: {tuple(sizes)} holds {math.prod(sizes)} elements, but shape {old} holds {count}; they must agree"
+            f"view: {tuple(sizes)} holds {math.prod(sizes)} elements, but shape {old} holds {count}; "
+            "they must agree"
         )
     return tuple(sizes)
 

@@ -5,13 +5,13 @@ from __future__ import annotations
 import math
 from typing import Any, NamedTuple
 
-from ..isa import container_bits, dtype_name
+from ..isa import container_bits, datapath, dtype_name
 from .digits import Digit, LogicalAxis, as_int, as_size, make_strides
 from .tile import TileLayout
 
 
-class Datapath(NamedTuple):
-    """An accumulator layout of the PTX ISA: rows per CTA, column parts stacked on lanes, rows per lane group.
+class Lanes(NamedTuple):
+    """The lanes of an accumulator layout of the PTX ISA: rows per CTA, column parts stacked on the lanes.
 
     Row i of column part b lies in lane ``rows*b + i``; with `scattered`, in ``32*(i // 16) + i % 16``.
     """
@@ -22,37 +22,15 @@ class Datapath(NamedTuple):
 
 
 #: PTX ISA, data path layouts (ptx_contract 7.1).
-DATAPATHS: dict[str, Datapath] = {
-    "A": Datapath(128),
-    "B": Datapath(64, fold=2),
-    "C": Datapath(64, scattered=True),
-    "D": Datapath(128),
-    "E": Datapath(64, fold=2),
-    "F": Datapath(64, scattered=True),
-    "G": Datapath(32, fold=4),
+DATAPATHS: dict[str, Lanes] = {
+    "A": Lanes(128),
+    "B": Lanes(64, fold=2),
+    "C": Lanes(64, scattered=True),
+    "D": Lanes(128),
+    "E": Lanes(64, fold=2),
+    "F": Lanes(64, scattered=True),
+    "G": Lanes(32, fold=4),
 }
-
-#: (M, cta_group, ws) -> letter, for the dense forms; C is for sparse A.
-_LETTERS: dict[tuple[int, int, bool], str] = {
-    (256, 2, False): "A",
-    (128, 2, False): "B",
-    (128, 1, False): "D",
-    (128, 1, True): "D",
-    (64, 1, True): "E",
-    (64, 1, False): "F",
-    (32, 1, True): "G",
-}
-
-
-def datapath_letter(M: int, cta_group: int, ws: bool = False) -> str:
-    """The accumulator layout of a dense MMA; ValueError if there is no such MMA. `M` is the CTA group's total."""
-    letter = _LETTERS.get((as_int(M, "M"), as_int(cta_group, "cta_group"), bool(ws)))
-    if letter is None:
-        allowed = "; ".join(f"M={m} cta_group={g}{' ws' if w else ''}" for m, g, w in _LETTERS)
-        raise ValueError(
-            f"M: no datapath for M={M}, cta_group={cta_group}, ws={bool(ws)}; allowed: {allowed}"
-        )
-    return letter
 
 
 def _axis(*digits: tuple[int, int, int]) -> LogicalAxis:
@@ -63,7 +41,7 @@ def _axis(*digits: tuple[int, int, int]) -> LogicalAxis:
     return LogicalAxis(math.prod(digit.extent for digit in made), made)
 
 
-def _row_axis(path: Datapath) -> LogicalAxis:
+def _row_axis(path: Lanes) -> LogicalAxis:
     return _axis((4, 32, 0), (16, 1, 0)) if path.scattered else _axis((path.rows, 1, 0))
 
 
@@ -82,8 +60,8 @@ def _fold(count: int, fold: int, what: str) -> int:
 def tmem_datapath_layout(letter: str, rows: int, cols: int, sub_slab: int = 0) -> TileLayout:
     """The layout of a (rows, cols) accumulator of 32-bit cells on datapath `letter` "A".."G".
 
-    `rows` is per CTA: 128 (A, D), 64 (B, C, E, F) or 32 (G). `sub_slab` 1 puts C or F on the upper 16 lanes of every
-    32-lane quarter. ValueError otherwise. Source: PTX ISA, data path layouts.
+    `rows` is per CTA: 128 (A, D), 64 (B, C, E, F) or 32 (G). `sub_slab` 1 puts C or F on the upper 16 lanes
+    of every 32-lane quarter. ValueError otherwise. Source: PTX ISA, data path layouts.
     """
     path = DATAPATHS.get(letter) if isinstance(letter, str) else None
     if path is None:
@@ -104,20 +82,22 @@ def tmem_mma_operand_layout(
 ) -> TileLayout:
     """The TMEM layout of operand "D" or "A" of an MMA with these parameters; it does not choose the opcode.
 
-    `M` is the total over the CTA group, so there are m = M / cta_group rows per CTA. In front of `shape` there may be
-    two repeat axes (M and N repeats for D, M and K repeats for A): tiles follow each other row-major, by their
-    data columns. TCol counts elements of `dtype`.
+    `M` is the total over the CTA group, so there are m = M / cta_group rows per CTA. In front of `shape`
+    there may be two repeat axes (M and N repeats for D, M and K repeats for A): tiles follow each other
+    row-major, by their data columns. TCol counts elements of `dtype`.
 
-    D: (m, N) of float32 or int32, or of float16 with one accumulator per 32-bit cell (TCol stride 2). Where the
-    datapath stacks f = 2 (M=128 in a pair, M=64 .ws) or f = 4 (M=32 .ws) column parts on the lanes, also
+    D: (m, N) of float32 or int32, or of float16 with one accumulator per 32-bit cell (TCol stride 2). Where
+    the datapath stacks f = 2 (M=128 in a pair, M=64 .ws) or f = 4 (M=32 .ws) column parts on the lanes, also
     (m, f, N/f), (f, m, N/f) and (m, s, f, n), column part second to last.
 
-    A: (m, K) packed, on the lanes of D (for M=64 that is layout F, OQ3); .ws with M=64 takes (2, 64, K) and with M=32
-    (4, 32, K), one bank per column part; M=128 in a pair takes (64, K), copied to lanes 64.., or (2, 64, K).
+    A: (m, K) packed, on the lanes of D (for M=64 that is layout F, OQ3); .ws with M=64 takes (2, 64, K) and
+    with M=32 (4, 32, K), one bank per column part; M=128 in a pair takes (64, K), copied to lanes 64.., or
+    (2, 64, K).
 
     ValueError: no such MMA, another shape, another dtype. Source: PTX ISA data path layouts; the document.
     """
-    path = DATAPATHS[datapath_letter(M, cta_group, ws)]
+    which = datapath(as_int(M, "M"), as_int(cta_group, "cta_group"), bool(ws))
+    path, must_bank = DATAPATHS[which.letter], which.bank_axis == "required"
     if operand not in ("D", "A"):
         raise ValueError(f"operand: got {operand!r}; allowed: 'D', 'A'")
     if not isinstance(shape, (tuple, list)):
@@ -126,7 +106,7 @@ def tmem_mma_operand_layout(
     form = _d_form if operand == "D" else _a_form
     step = _d_column_step(dtype) if operand == "D" else container_bits(dtype) and 1
     for repeats in (0, 2):
-        made = form(path, sizes[repeats:], step, banked=bool(ws)) if len(sizes) > repeats else None
+        made = form(path, sizes[repeats:], step, must_bank) if len(sizes) > repeats else None
         if made is not None:
             axes, columns, replicas = made
             if repeats:
@@ -134,8 +114,8 @@ def tmem_mma_operand_layout(
                 axes = [across, _axis((sizes[1], 0, columns)), *axes]
             return _layout(axes, replicas=replicas)
     raise ValueError(
-        f"shape: got {sizes} for operand {operand} with M={M}, cta_group={cta_group}, ws={bool(ws)}; allowed: "
-        f"{_allowed(operand, path, bool(ws))}, or two repeat axes and one of these"
+        f"shape: got {sizes} for operand {operand} with M={M}, cta_group={cta_group}, ws={bool(ws)}; "
+        f"allowed: {_allowed(operand, path, must_bank)}, or two repeat axes and one of these"
     )
 
 
@@ -151,7 +131,7 @@ def _d_column_step(dtype: Any) -> int:
 _Form = tuple[list[LogicalAxis], int, tuple[Digit, ...]]
 
 
-def _d_form(path: Datapath, sizes: tuple[int, ...], step: int, banked: bool) -> _Form | None:
+def _d_form(path: Lanes, sizes: tuple[int, ...], step: int, must_bank: bool) -> _Form | None:
     """D's axes for one tile, or None if `sizes` is not one of its shapes."""
     rows, fold = _row_axis(path), path.fold
     parts = _axis((fold, path.rows, 0))
@@ -172,33 +152,33 @@ def _d_form(path: Datapath, sizes: tuple[int, ...], step: int, banked: bool) -> 
     return None
 
 
-def _a_form(path: Datapath, sizes: tuple[int, ...], step: int, banked: bool) -> _Form | None:
+def _a_form(path: Lanes, sizes: tuple[int, ...], step: int, must_bank: bool) -> _Form | None:
     """A's axes for one tile, or None if `sizes` is not one of its shapes."""
     rows, fold, columns = _row_axis(path), path.fold, sizes[-1]
     along = _axis((columns, 0, step))
     if fold > 1 and sizes[:-1] == (fold, path.rows):
         return [_axis((fold, path.rows, 0)), rows, along], columns, ()
-    if sizes[:-1] == (path.rows,) and not (banked and fold > 1):
+    if sizes[:-1] == (path.rows,) and not must_bank:
         copies = (Digit(fold, (("TLane", path.rows),)),) if fold > 1 else ()
         return [rows, along], columns, copies
     return None
 
 
-def _allowed(operand: str, path: Datapath, ws: bool) -> str:
+def _allowed(operand: str, path: Lanes, must_bank: bool) -> str:
     m, f = path.rows, path.fold
     if operand == "D":
         return f"({m}, N)" + (f", ({m}, {f}, N/{f}), ({f}, {m}, N/{f}), ({m}, s, {f}, n)" if f > 1 else "")
     banks = [f"({f}, {m}, K), one bank per column part"] if f > 1 else []
-    return " or ".join([*([] if ws and f > 1 else [f"({m}, K)"]), *banks])
+    return " or ".join([*([] if must_bank else [f"({m}, K)"]), *banks])
 
 
 def scale_factor_layout(shape: Any, dtype: Any) -> TileLayout:
     """The TMEM layout of scale factors (repeat, k_repeat, rows, vec), one byte each; TCol counts bytes.
 
-    Row r of a step lies in lane r % 32, in byte column ``4*(r // 32) + id + v``; all four 32-lane quarters hold a
-    copy. Steps along K fill the four bytes of a word (id = 0, vec, ...), then go to the next words,
-    4*ceil(rows/128) columns on, which is the block that ``tcgen05.cp.32x128b.warpx4`` copies; repeats follow all
-    words. `vec` is 1, 2 or 4; `dtype` is float8_e8m0fnu, float8_e4m3fn or uint8.
+    Row r of a step lies in lane r % 32, in byte column ``4*(r // 32) + id + v``; all four 32-lane quarters
+    hold a copy. Steps along K fill the four bytes of a word (id = 0, vec, ...), then go to the next words,
+    4*ceil(rows/128) columns on, which is the block that ``tcgen05.cp.32x128b.warpx4`` copies; repeats follow
+    all words. `vec` is 1, 2 or 4; `dtype` is float8_e8m0fnu, float8_e4m3fn or uint8.
 
     ValueError for anything else. Source: the document; PTX ISA scale-factor layouts (ptx_contract 8.1).
     """

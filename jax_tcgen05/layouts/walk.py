@@ -20,17 +20,18 @@ _CHUNK_BITS = 128
 
 
 def walk_bits(rows: int, k: int, bits: int, ldo: int, sdo: int, swizzle: int, major: str = "k") -> np.ndarray:
-    """Where element (row, k) of an instruction's operand lies, in bits from its start, before the permutation.
+    """Where element (row, k) of an operand lies, in bits from its start, before the permutation.
 
-    `rows` counts M or N, `bits` is the container's width, `ldo` and `sdo` are bytes. Returns int64 (rows, k). With the
-    mode's rows of R bytes in groups of G rows (`SWIZZLE_MODES`):
+    `rows` counts M or N, `bits` is the container's width, `ldo` and `sdo` are bytes. Returns int64 (rows, k).
+    With the mode's rows of R bytes in groups of G rows (`SWIZZLE_MODES`):
 
-    - K-major: a row is one of M or N, groups SDO apart; along K, 16-byte chunks LDO apart in mode 0, contiguous else.
-    - MN-major: a row is one of K, groups SDO apart, and pieces of R bytes of M or N are LDO apart; in mode 0 the two
-      change places.
+    - K-major: a row is one of M or N, groups SDO apart; along K, 16-byte chunks LDO apart in mode 0,
+      contiguous else.
+    - MN-major: a row is one of K, groups SDO apart, and pieces of R bytes of M or N are LDO apart; in mode 0
+      the two change places.
 
-    ValueError where there is no such walk: mode 4 with K-major (OQ7), K longer than a swizzled row, FP4 with MN-major.
-    Source: the document's table; PTX ISA canonical layouts (ptx_contract 5.2).
+    ValueError where there is no such walk: mode 4 with K-major (OQ7), K longer than a swizzled row, FP4 with
+    MN-major. Source: the document's table; PTX ISA canonical layouts (ptx_contract 5.2).
     """
     mode = swizzle_mode(swizzle)
     row_bits = mode.row_bytes * 8
@@ -40,7 +41,8 @@ def walk_bits(rows: int, k: int, bits: int, ldo: int, sdo: int, swizzle: int, ma
             raise ValueError("swizzle: mode 4 is for MN-major 32-bit operands; K-major takes modes 0..3")
         if swizzle and k * bits > row_bits:
             raise ValueError(
-                f"swizzle: K = {k} elements are {k * bits // 8} bytes, but a row of mode {swizzle} has {mode.row_bytes}"
+                f"swizzle: K = {k} elements are {k * bits // 8} bytes, but a row of mode {swizzle} has "
+                f"{mode.row_bytes}"
             )
         down = row % mode.group_rows * row_bits + row // mode.group_rows * (sdo * 8)
         along = column * bits
@@ -81,8 +83,8 @@ def matrix_descriptor(
 ) -> tuple[int, int, int]:
     """(ldo_bytes, sdo_bytes, swizzle) of a shared-memory layout whose last two axes are (rows, K).
 
-    `atom_shape` is (rows, K) of one instruction; the layout's last two axes are multiples of it, and one descriptor
-    must serve every atom. `dtype` is the container. An unused LDO reads 16, an unused SDO 0.
+    `atom_shape` is (rows, K) of one instruction; the layout's last two axes are multiples of it, and one
+    descriptor must serve every atom. `dtype` is the container. An unused LDO reads 16, an unused SDO 0.
 
     ValueError saying per mode why none fits. Source: ptx_contract 5.2; design 3.3.
     """
@@ -121,7 +123,7 @@ def _atom(layout: TileLayout, atom_shape: Any) -> tuple[int, int]:
 
 
 def _fit(atoms: np.ndarray, bits: int, mode: int, major: str) -> tuple[int, int] | str:
-    """(ldo, sdo) that walks every atom (n, rows, k) of bit offsets before the permutation, or why there is none."""
+    """(ldo, sdo) that walks all `atoms`, (n, rows, k) bit offsets before the permutation, or why none."""
     facts = SWIZZLE_MODES[mode]
     _, rows, k = atoms.shape
     origins = atoms[:, :1, :1]
@@ -130,6 +132,14 @@ def _fit(atoms: np.ndarray, bits: int, mode: int, major: str) -> tuple[int, int]
         return "an atom does not start on a multiple of 16 bytes"
     if mode and (origins % (facts.period * 8) >= facts.row_bytes * 8).any():
         return f"an atom starts at another row than the first of the {facts.period}-byte pattern"
+    if mode and major == "k" and (origins % (facts.row_bytes * 8) + k * bits > facts.row_bytes * 8).any():
+        return f"K = {k} from an atom's start does not fit in a row of {facts.row_bytes} bytes"
+    if (
+        mode
+        and major == "mn"
+        and (rows * bits % (facts.row_bytes * 8) or (origins % (facts.row_bytes * 8)).any())
+    ):
+        return f"an atom does not consist of whole rows of {facts.row_bytes} bytes"
     groups = steps[0, facts.group_rows, 0] if major == "k" and rows > facts.group_rows else None
     if major == "mn" and k > facts.group_rows:
         groups = steps[0, 0, facts.group_rows]
@@ -157,7 +167,7 @@ def _fit(atoms: np.ndarray, bits: int, mode: int, major: str) -> tuple[int, int]
     if len(wrong):
         atom, row, column = (int(number) for number in wrong[0])
         return (
-            f"element ({row}, {column}) of atom {atom} lies {steps[atom, row, column] / 8:g} bytes from its start, "
-            f"(LDO, SDO) = ({read['LDO']}, {read['SDO']}) walk to {walk[row, column] / 8:g}"
+            f"element ({row}, {column}) of atom {atom} lies {steps[atom, row, column] / 8:g} bytes from its "
+            f"start, (LDO, SDO) = ({read['LDO']}, {read['SDO']}) walk to {walk[row, column] / 8:g}"
         )
     return read["LDO"], read["SDO"]
