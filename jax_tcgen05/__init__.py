@@ -8,6 +8,7 @@ from .descriptors import (
     ZeroColumnMask,
 )
 from .isa import Opcode, instruction_table, legal
+from .layouts import Axis as Axis
 from .layouts import (
     R,
     S,
@@ -22,7 +23,6 @@ from .layouts import (
     tmem_datapath_layout,
     tmem_mma_operand_layout,
 )
-from .layouts import Axis as Axis
 from .mma import mma, plan
 from .operands import PlacedOperand, shared, tmem, tmem_empty
 from .plan import Plan

@@ -13,16 +13,14 @@ from typing import Any
 
 import jax
 import jax.numpy as jnp
-import numpy as np
 from jax import core, lax
 from jax.extend.core import Primitive
 from jax.interpreters import ad, batching, mlir
 
 from . import reference
 from .contract import Call, make_plan
+from .native import TARGET
 
-#: The custom call's target, the same name on every platform.
-TARGET = "jax_tcgen05_mma"
 EXECUTORS = ("model", "vsm")
 
 

@@ -2,8 +2,6 @@
 
 #include <stdexcept>
 
-#include "plan/decode.h"
-
 namespace tcgen05 {
 namespace {
 
@@ -17,9 +15,9 @@ T attribute(ffi::Dictionary& attributes, const char* name, const char* type) {
   return *value;
 }
 
-std::vector<int64_t> integers(ffi::Dictionary& attributes, const std::string& name) {
-  const auto span = attribute<ffi::Span<const int64_t>>(attributes, name.c_str(), "an array of int64");
-  return std::vector<int64_t>(span.begin(), span.end());
+Int64s integers(ffi::Dictionary& attributes, const char* name) {
+  const auto span = attribute<ffi::Span<const int64_t>>(attributes, name, "an array of int64");
+  return {span.begin(), span.size()};
 }
 
 int64_t integer(ffi::Dictionary& attributes, const char* name) {
@@ -37,16 +35,21 @@ Buffer buffer(const ffi::AnyBuffer& given) {
 
 Plan read_plan(ffi::Dictionary attributes) {
   PlanAttributes out;
-  out.opcode = std::string(attribute<std::string_view>(attributes, "opcode", "a string"));
+  out.opcode = attribute<std::string_view>(attributes, "opcode", "a string");
   out.idesc = integer(attributes, "idesc");
   out.shared_bytes = integer(attributes, "shared_bytes");
   out.tmem_columns = integer(attributes, "tmem_columns");
   out.repeats = integers(attributes, "repeats");
-  for (size_t i = 0; i < kOperandNames.size(); ++i) {
-    const std::string name(kOperandNames[i]);
-    out.places[i] = integers(attributes, name + "_place");
-    out.starts[i] = integers(attributes, name + "_starts");
-  }
+  out.d_starts = integers(attributes, "d_starts");
+  out.a_starts = integers(attributes, "a_starts");
+  out.b_starts = integers(attributes, "b_starts");
+  out.sfa_starts = integers(attributes, "sfa_starts");
+  out.sfb_starts = integers(attributes, "sfb_starts");
+  out.d_place = integers(attributes, "d_place");
+  out.a_place = integers(attributes, "a_place");
+  out.b_place = integers(attributes, "b_place");
+  out.sfa_place = integers(attributes, "sfa_place");
+  out.sfb_place = integers(attributes, "sfb_place");
   return decode_plan(out);
 }
 
@@ -64,9 +67,11 @@ Arrays read_arrays(const Plan& plan, ffi::RemainingArgs arguments, ffi::Remainin
     if (!given.has_value()) throw std::invalid_argument("argument " + std::to_string(i) + " is no buffer");
     buffers.push_back(buffer(*given));
   }
-  const auto result = results.size() == 1 ? results.get<ffi::AnyBuffer>(0) : ffi::ErrorOr<ffi::Result<ffi::AnyBuffer>>(ffi::Unexpected(ffi::Error::InvalidArgument("")));
-  if (!result.has_value()) throw std::invalid_argument("expected one result, D");
-  return bind_arrays(plan, buffers, buffer(**result));
+  if (results.size() != 1)
+    throw std::invalid_argument("got " + std::to_string(results.size()) + " results; expected one, D");
+  auto result = results.get<ffi::AnyBuffer>(0);
+  if (!result.has_value()) throw std::invalid_argument("the result is no buffer");
+  return bind_arrays(plan, buffers, buffer(*result.value()));
 }
 
 }  // namespace tcgen05

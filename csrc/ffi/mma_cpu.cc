@@ -1,10 +1,9 @@
 // The custom call on a CPU: the functional model, or the device kernels on the virtual SM.
-#include "ffi/handlers.h"
-
 #include <exception>
 #include <stdexcept>
 
 #include "ffi/attributes.h"
+#include "ffi/handlers.h"
 #include "ffi/parallel.h"
 #include "model/run_plan.h"
 
@@ -13,13 +12,40 @@ namespace {
 
 namespace ffi = xla::ffi;
 
+// The arrays of batch element `n`.
+model::Operands operands_at(const Plan& plan, const Arrays& arrays, int64_t n) {
+  const std::vector<int64_t> index = arrays.coordinates(n);
+  const auto bytes = [&](const Array& array, int cta) {
+    return array.data == nullptr ? nullptr : reinterpret_cast<uint8_t*>(array.at(cta, index));
+  };
+  model::Operands out;
+  for (int cta = 0; cta < plan.opcode.cta_group; ++cta) {
+    out.d_in[cta] = bytes(arrays.d_in, cta);
+    out.d_out[cta] = bytes(arrays.d_out, cta);
+    out.a[cta] = bytes(arrays.a, cta);
+    out.b[cta] = bytes(arrays.b, cta);
+    out.sfa[cta] = bytes(arrays.sfa, cta);
+    out.sfb[cta] = bytes(arrays.sfb, cta);
+  }
+  out.accum = *bytes(arrays.accum, 0) != 0;
+  out.pred = *bytes(arrays.pred, 0) != 0;
+  if (arrays.masked) {
+    const auto* words = reinterpret_cast<const uint32_t*>(bytes(arrays.mask, 0));
+    if (plan.opcode.ws)
+      out.zero_column_mask = words[0] | uint64_t{words[1]} << 32;
+    else
+      out.disable_output_lane = words;
+  }
+  return out;
+}
+
 void run_on_model(const Plan& plan, const Arrays& arrays, ffi::ThreadPool& pool) {
-  const model::Program program(plan);
+  const model::PreparedPlan prepared(plan);
   parallel_for(
       arrays.batch_size, pool.num_threads(), [&](auto task) { pool.Schedule(std::move(task)); },
       [&](int64_t first, int64_t last) {
-        model::Workspace workspace(program);
-        for (int64_t n = first; n < last; ++n) run_plan(program, workspace, arrays, n);
+        model::Workspace workspace(prepared);
+        for (int64_t n = first; n < last; ++n) workspace.run(operands_at(plan, arrays, n));
       });
 }
 
@@ -39,7 +65,7 @@ ffi::Error mma_cpu(ffi::ThreadPool pool, ffi::RemainingArgs arguments, ffi::Rema
 
 }  // namespace
 
-XLA_FFI_DEFINE_HANDLER_SYMBOL(kMmaCpu, mma_cpu,
-                              ffi::Ffi::Bind().Ctx<ffi::ThreadPool>().RemainingArgs().RemainingRets().Attrs());
+XLA_FFI_DEFINE_HANDLER_SYMBOL(
+    kMmaCpu, mma_cpu, ffi::Ffi::Bind().Ctx<ffi::ThreadPool>().RemainingArgs().RemainingRets().Attrs());
 
 }  // namespace tcgen05

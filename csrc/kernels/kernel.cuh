@@ -9,11 +9,11 @@ namespace tcgen05::kernels {
 __shared__ uint64_t barrier_storage;
 __shared__ uint32_t tmem_storage;
 
-using launch::Array;
+using launch::Strided;
 using launch::Params;
 
 // Where this CTA's share of one batch element begins; null when the array was not given.
-__device__ __forceinline__ uint8_t* locate_array(const Params& p, const Array& array, uint32_t element,
+__device__ __forceinline__ uint8_t* locate_array(const Params& p, const Strided& array, uint32_t element,
                                                  uint32_t rank) {
   int64_t offset = rank * array.group_stride;
 #pragma unroll 1

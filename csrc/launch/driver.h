@@ -20,9 +20,9 @@ inline constexpr Result kSuccess = 0;
 
 struct Device {
   std::string name;
-  int major = 0, minor = 0;        // compute capability
+  int major = 0, minor = 0;  // compute capability
   int multiprocessors = 0;
-  int64_t shared_per_block = 0;    // the most dynamic + static shared memory a CTA may opt into, in bytes
+  int64_t shared_per_block = 0;  // the most dynamic + static shared memory a CTA may opt into, in bytes
   int64_t shared_per_multiprocessor = 0;
 };
 

@@ -12,13 +12,13 @@
 
 namespace tcgen05::launch {
 
-inline constexpr uint32_t kThreads = 128;       // one CTA: four warps, one for each quarter of the TMEM lanes
-inline constexpr uint32_t kLanes = 128;         // TMEM lanes
-inline constexpr uint32_t kColumnStep = 32;     // columns of one tcgen05.ld/st, and the smallest allocation
-inline constexpr uint32_t kImagePadding = 16;   // bytes after each lane of the image: no bank conflicts
-inline constexpr uint32_t kMaxSteps = 24;       // digits of one placement
-inline constexpr uint32_t kMaxBatchAxes = 8;    // batch axes, once those that run together are merged
-inline constexpr uint32_t kTableWords = 3072;   // start tables; any plan within the budgets needs fewer
+inline constexpr uint32_t kThreads = 128;      // one CTA: four warps, one for each quarter of the TMEM lanes
+inline constexpr uint32_t kLanes = 128;        // TMEM lanes
+inline constexpr uint32_t kColumnStep = 32;    // columns of one tcgen05.ld/st, and the smallest allocation
+inline constexpr uint32_t kImagePadding = 16;  // bytes after each lane of the image: no bank conflicts
+inline constexpr uint32_t kMaxSteps = 24;      // digits of one placement
+inline constexpr uint32_t kMaxBatchAxes = 8;   // batch axes, once those that run together are merged
+inline constexpr uint32_t kTableWords = 3072;  // start tables; any plan within the budgets needs fewer
 
 // Index of an operand in the arrays of Params.
 enum Operand : uint32_t { kD, kA, kB, kSfa, kSfb, kOperands };
@@ -66,7 +66,7 @@ struct Copy {
 };
 
 // A global array: byte strides of the execution-group axis and of the merged batch axes (0 = broadcast).
-struct Array {
+struct Strided {
   uint8_t* address;  // in the device's memory; null: not given
   int64_t group_stride;
   int64_t batch_stride[kMaxBatchAxes];
@@ -81,20 +81,20 @@ struct Params {
   uint32_t collector;  // use: 0 fill, 1 use, 2 lastuse, 3 discard; plus 4 * buffer with .ws
   uint32_t m_repeat, n_repeat, k_repeat;
 
-  uint32_t shared_bytes;    // operand area
-  uint32_t tmem_columns;    // allocated: a power of two
-  uint32_t staged_columns;  // columns in use, in whole steps
+  uint32_t shared_bytes;     // operand area
+  uint32_t tmem_columns;     // allocated: a power of two
+  uint32_t staged_columns;   // columns in use, in whole steps
   uint32_t d_first, d_last;  // columns of D, in whole steps
-  uint32_t window_columns;  // columns of the image that fit in shared memory at a time
-  uint32_t pitch;           // bytes from one lane of the image to the next
+  uint32_t window_columns;   // columns of the image that fit in shared memory at a time
+  uint32_t pitch;            // bytes from one lane of the image to the next
 
   uint32_t start[kOperands];  // where an operand's starts begin in `table`
   uint32_t in_tmem[kOperands];
   Copy copy[kOperands];  // without work when the call has no such operand
 
-  Array operand[kOperands];  // D as it was
-  Array result;              // D as it becomes
-  Array accum, pred, mask;   // mask: lane mask, or zero-column mask with .ws
+  Strided operand[kOperands];   // D as it was
+  Strided result;               // D as it becomes
+  Strided accum, pred, mask;    // mask: lane mask, or zero-column mask with .ws
   uint32_t table[kTableWords];  // A's and B's starts take two words each, low first
 };
 

@@ -229,7 +229,8 @@ def _read_operands(opcode: Opcode, d: Any, a: Any, b: Any, sfa: Any, sfb: Any) -
     for name, operand in given.items():
         if not isinstance(operand, PlacedOperand):
             raise TypeError(
-                f"{name}: got {type(operand).__name__}; expected a placed operand: tc.shared(array, layout) or tc.tmem(array, layout)"
+                f"{name}: got {type(operand).__name__}; expected a placed operand: tc.shared(array, layout) or "
+                "tc.tmem(array, layout)"
             )
         if operand.storage not in allowed[name]:
             raise ValueError(

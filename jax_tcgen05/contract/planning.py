@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from functools import lru_cache
+from typing import Any
 
 import numpy as np
 
@@ -18,7 +19,7 @@ from .call import Call, OperandSpec
 
 @lru_cache(maxsize=1024)
 def make_plan(call: Call) -> Plan:
-    """Checks every rule and returns the Plan; ValueError or TypeError says which argument, what, and what is allowed."""
+    """Checks every rule and returns the Plan; ValueError says which argument, what, and what is allowed."""
     m, n, k = call.instruction_shape
     _check_instruction(call)
     repeats = _check_shapes(call)
@@ -84,8 +85,8 @@ def _check_shapes(call: Call) -> tuple[int, int, int]:
         if not any(len(shape) == 2 + len(atom) and shape[2:] == atom for atom in allowed):
             wanted = " or ".join(f"(.., .., {', '.join(map(str, atom))})" for atom in allowed)
             raise ValueError(
-                f"{name}: got the canonical shape {shape} after the prefix; {call.opcode} with instruction_shape {call.instruction_shape} "
-                f"wants {wanted}, that is {labels[name]} with g={g}"
+                f"{name}: got the canonical shape {shape} after the prefix; {call.opcode} with instruction_shape "
+                f"{call.instruction_shape} wants {wanted}, that is {labels[name]} with g={g}"
             )
     mr, nr = call.spec("d").view.shape[:2]
     kr = call.spec("a").view.shape[1]
@@ -94,7 +95,8 @@ def _check_shapes(call: Call) -> tuple[int, int, int]:
         given = call.spec(name).view.shape[:2]
         if given != repeats[name]:
             raise ValueError(
-                f"{name}: got the repeats {given}; d has (m_repeat, n_repeat) = {(mr, nr)} and a has k_repeat = {kr}, so {name} wants {repeats[name]}"
+                f"{name}: got the repeats {given}; d has (m_repeat, n_repeat) = {(mr, nr)} and a has "
+                f"k_repeat = {kr}, so {name} wants {repeats[name]}"
             )
     if min(mr, nr, kr) < 1:
         raise ValueError(f"d, a, b: got the repeats (M, N, K) = {(mr, nr, kr)}; each must be at least 1")
@@ -113,7 +115,7 @@ def _a_atoms(call: Call) -> tuple[tuple[int, ...], ...]:
 
 
 def _place(call: Call, m: int, n: int, k: int, repeats: tuple[int, int, int]) -> Plan:
-    mr, nr, kr = repeats
+    mr, nr, _ = repeats
     opcode = call.opcode
     d_spec, a_spec, b_spec = call.specs[:3]
     d_bits = isa.container_bits(d_spec.dtype)
@@ -145,8 +147,8 @@ def _place(call: Call, m: int, n: int, k: int, repeats: tuple[int, int, int]) ->
     b = _shared_operand("b", b_spec, bits["b"], packing["b"], b_base, starts)
     if b_base + b.placement.size > SHARED_BUDGET:
         raise ValueError(
-            f"a, b: the operands need {b_base + b.placement.size} bytes of shared memory (a {shared_bytes}, b {b.placement.size}); "
-            f"a CTA has {SHARED_BUDGET} (226 KiB)"
+            f"a, b: the operands need {b_base + b.placement.size} bytes of shared memory (a {shared_bytes}, "
+            f"b {b.placement.size}); a CTA has {SHARED_BUDGET} (226 KiB)"
         )
     scales = {}
     if opcode.block_scale:
@@ -159,7 +161,8 @@ def _place(call: Call, m: int, n: int, k: int, repeats: tuple[int, int, int]) ->
     if sum(used.values()) > TMEM_COLUMNS:
         parts = ", ".join(f"{name} {columns}" for name, columns in used.items())
         raise ValueError(
-            f"{', '.join(used)}: the operands need {sum(used.values())} columns of TMEM ({parts}); a CTA has {TMEM_COLUMNS}"
+            f"{', '.join(used)}: the operands need {sum(used.values())} columns of TMEM ({parts}); "
+            f"a CTA has {TMEM_COLUMNS}"
         )
     return Plan(
         opcode=opcode,
@@ -183,17 +186,17 @@ def _packing(fmt: isa.Format, bits: int) -> str:
 
 def _instruction_descriptor(call: Call) -> InstructionDescriptor | BlockScaledInstructionDescriptor:
     m, n, _ = call.instruction_shape
-    common = dict(
-        kind=call.opcode.kind,
-        M=m,
-        N=n,
-        a_format=call.a_format,
-        b_format=call.b_format,
-        a_major=call.a_major,
-        b_major=call.b_major,
-        neg_a=call.neg_a,
-        neg_b=call.neg_b,
-    )
+    common: dict[str, Any] = {
+        "kind": call.opcode.kind,
+        "M": m,
+        "N": n,
+        "a_format": call.a_format,
+        "b_format": call.b_format,
+        "a_major": call.a_major,
+        "b_major": call.b_major,
+        "neg_a": call.neg_a,
+        "neg_b": call.neg_b,
+    }
     if call.opcode.block_scale:
         return BlockScaledInstructionDescriptor(**common, scale_format=call.spec("sfa").dtype)
     return InstructionDescriptor(**common, d_format=call.spec("d").dtype, sat_d=call.sat_d)

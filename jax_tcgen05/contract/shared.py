@@ -75,8 +75,8 @@ def _check_origins(
     if phase.any():
         bad = int(start[phase != 0][0])
         raise ValueError(
-            f"{name}: a repeat starts at byte {bad}, row {int(phase[phase != 0][0])} of the {swizzle.period}-byte pattern of "
-            f"swizzle {mode}; an origin must lie in the pattern's first row, since the base offset is 0 (OQ8)"
+            f"{name}: a repeat starts at byte {bad}, row {int(phase[phase != 0][0])} of the {swizzle.period}-byte "
+            f"pattern of swizzle {mode}; an origin must lie in its first row, since the base offset is 0 (OQ8)"
         )
     if major == "k":
         inside = start % swizzle.row_bytes
@@ -119,6 +119,7 @@ def _refuse(
     except ValueError as error:
         hint = f"no descriptor fits this layout: {error}"
     raise ValueError(
-        f"{label}: got {descriptor} (ldo, sdo, swizzle), which disagrees with the layout of {name}: element (row {row}, k {column}) "
-        f"of repeat ({repeat}, {step}) lies at byte {lies:g} of the allocation, the descriptor walks to byte {wanted:g}; {hint}"
+        f"{label}: got {descriptor} (ldo, sdo, swizzle), which disagrees with the layout of {name}: element "
+        f"(row {row}, k {column}) of repeat ({repeat}, {step}) lies at byte {lies:g} of the allocation, the descriptor "
+        f"walks to byte {wanted:g}; {hint}"
     )

@@ -14,8 +14,7 @@ from ..plan import TMEM_LANES
 
 def _origins(name: str, lanes: np.ndarray, bits: np.ndarray, atom: int) -> tuple[np.ndarray, np.ndarray]:
     """(lane, column) of every repeat's first element; the atom has `atom` axes."""
-    first = (..., *(0,) * atom)
-    lane, bit = lanes[first], bits[first]
+    lane, bit = (x.reshape(*x.shape[:-atom], -1)[..., 0] for x in (lanes, bits))
     if (bit % 32).any():
         raise ValueError(
             f"{name}: a repeat starts at bit {int(bit.max()) % 32} of a TMEM cell; origins are whole 32-bit cells"
@@ -95,7 +94,8 @@ def a_starts(
     d_lanes = d_addresses >> 16
     if (lane0[:, :, None] != d_lanes[:, None, :]).any():
         raise ValueError(
-            f"a: a K step starts in lane {int(lane0.max())}, D's tile in lane {int(d_lanes.max())}; A in TMEM lies in the lanes of D (OQ3)"
+            f"a: a K step starts in lane {int(lane0.max())}, D's tile in lane {int(d_lanes.max())}; "
+            "A in TMEM lies in the lanes of D (OQ3)"
         )
     if letter == "B" and not banked:
         _check_replicas(
@@ -127,8 +127,8 @@ def scale_starts(name: str, view: TileLayout, ids: tuple[int, ...], base: int) -
     if not np.isin(chosen, ids).all():
         bad = int(chosen[~np.isin(chosen, ids)][0])
         raise ValueError(
-            f"{name}: a repeat starts in byte {bad} of its 32-bit word; with {vec} scale factors per K step the scale-factor id "
-            f"may be {', '.join(map(str, ids))}"
+            f"{name}: a repeat starts in byte {bad} of its 32-bit word; with {vec} scale factors per K step the "
+            f"scale-factor id may be {', '.join(map(str, ids))}"
         )
     return tuple((int(i) << 30) | int(c) for i, c in zip(chosen.ravel(), (byte0 // 4).ravel(), strict=True))
 
