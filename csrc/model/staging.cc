@@ -1,0 +1,138 @@
+#include "model/staging.h"
+
+#include <cstring>
+
+#include "model/instruction.h"
+
+namespace tcgen05::model {
+namespace {
+
+struct Offset {
+  int64_t first = 0, second = 0;
+};
+
+std::vector<Offset> offsets_of(const std::vector<Digit>& digits, int64_t size) {
+  std::vector<Offset> offsets(static_cast<size_t>(size));
+  for (int64_t index = 0; index < size; ++index) {
+    int64_t rest = index;
+    for (auto digit = digits.rbegin(); digit != digits.rend(); ++digit) {
+      offsets[static_cast<size_t>(index)].first += rest % digit->extent * digit->first;
+      offsets[static_cast<size_t>(index)].second += rest % digit->extent * digit->second;
+      rest /= digit->extent;
+    }
+  }
+  return offsets;
+}
+
+// The bit where the element at linear offset (first, second) lies.
+struct Locate {
+  const Placement& place;
+  uint32_t operator()(int64_t first, int64_t second) const {
+    int64_t x = first;
+    if (place.storage == Storage::tmem) {
+      // FP4 sits in bits 2-5 of its byte, FP6 in bits 0-5 (ptx_contract 6).
+      const int64_t inside = place.packing == Packing::fp4 ? 2 : 0;
+      return static_cast<uint32_t>(x * kColumns * 32 + 32 * place.base + second * place.bits + inside);
+    }
+    x ^= place.swizzle_shift >= 0 ? (x >> place.swizzle_shift) & place.swizzle_mask
+                                  : (x & place.swizzle_mask) << -place.swizzle_shift;
+    if (place.packing == Packing::plain) return static_cast<uint32_t>(8 * place.base + x * place.bits);
+    const int64_t width = place.packing == Packing::fp6 ? 6 : 4;
+    return static_cast<uint32_t>(8 * (place.base + x / 16 * 16) + x % 16 * width);
+  }
+};
+
+void insert(uint8_t* memory, uint32_t bit, uint32_t width, uint32_t code) {
+  uint8_t* at = memory + bit / 8;
+  const uint32_t shift = bit % 8, mask = ((1u << width) - 1) << shift;
+  const uint32_t value = (code << shift) & mask;
+  at[0] = static_cast<uint8_t>((at[0] & ~mask) | value);
+  if (mask >> 8 != 0) at[1] = static_cast<uint8_t>((at[1] & ~(mask >> 8)) | value >> 8);
+}
+
+}  // namespace
+
+StagingTable::StagingTable(const Placement& place) : item_bytes_(static_cast<uint32_t>(place.item_bytes)) {
+  const bool tmem = place.storage == Storage::tmem;
+  width_ = place.packing == Packing::fp6   ? 6
+           : place.packing == Packing::fp4 ? 4
+                                           : static_cast<uint32_t>(place.bits);
+  step_ = place.packing == Packing::plain || tmem ? static_cast<uint32_t>(place.bits) : width_;
+  std::vector<std::vector<Offset>> tables;
+  for (const Axis& axis : place.axes) tables.push_back(offsets_of(axis.digits, axis.size));
+  if (tables.empty()) tables.push_back({Offset{}});
+  const std::vector<Offset> inner = tables.back();
+  tables.pop_back();
+  int64_t copies = 1, outer = 1;
+  for (const Digit& digit : place.replicas) copies *= digit.extent;
+  for (const auto& table : tables) outer *= static_cast<int64_t>(table.size());
+  if (tmem && inner.size() > 1 && inner[1].second > 0) {
+    step_ = static_cast<uint32_t>(inner[1].second * place.bits);
+  }
+  const Locate locate{place};
+  const std::vector<Offset> copy_offsets = offsets_of(place.replicas, copies);
+  for (const Offset& copy : copy_offsets) {
+    uint32_t entry = 0;
+    for (int64_t coordinate = 0; coordinate < outer; ++coordinate) {
+      int64_t first = place.origin_first + copy.first, second = place.origin_second + copy.second;
+      int64_t rest = coordinate;
+      for (auto table = tables.rbegin(); table != tables.rend(); ++table) {
+        const int64_t size = static_cast<int64_t>(table->size());
+        first += (*table)[static_cast<size_t>(rest % size)].first;
+        second += (*table)[static_cast<size_t>(rest % size)].second;
+        rest /= size;
+      }
+      for (const Offset& own : inner) append(entry++, locate(first + own.first, second + own.second));
+    }
+  }
+}
+
+void StagingTable::append(uint32_t entry, uint32_t bit) {
+  if (!runs_.empty()) {
+    Run& last = runs_.back();
+    if (last.entry + last.count == entry && last.bit + last.count * step_ == bit) {
+      ++last.count;
+      return;
+    }
+  }
+  runs_.push_back({entry, 1, bit});
+}
+
+void StagingTable::store(const uint8_t* array, uint8_t* memory) const {
+  for (const Run& run : runs_) {
+    const uint8_t* source = array + size_t{run.entry} * item_bytes_;
+    if (width_ == 8 * item_bytes_) {
+      uint8_t* target = memory + run.bit / 8;
+      if (step_ == width_) {
+        std::memcpy(target, source, size_t{run.count} * item_bytes_);
+      } else {
+        for (uint32_t t = 0; t < run.count; ++t) {
+          std::memcpy(target + size_t{t} * step_ / 8, source + size_t{t} * item_bytes_, item_bytes_);
+        }
+      }
+    } else if (width_ == 4 && step_ == 4 && run.bit % 8 == 0 && run.count % 2 == 0) {
+      uint8_t* target = memory + run.bit / 8;
+      for (uint32_t t = 0; t < run.count; t += 2) {
+        target[t / 2] = static_cast<uint8_t>((source[t] & 15) | source[t + 1] << 4);
+      }
+    } else {
+      for (uint32_t t = 0; t < run.count; ++t) insert(memory, run.bit + t * step_, width_, source[t]);
+    }
+  }
+}
+
+void StagingTable::load(const uint8_t* memory, uint8_t* array) const {
+  for (const Run& run : runs_) {
+    const uint8_t* source = memory + run.bit / 8;
+    uint8_t* target = array + size_t{run.entry} * item_bytes_;
+    if (step_ == 8 * item_bytes_) {
+      std::memcpy(target, source, size_t{run.count} * item_bytes_);
+      continue;
+    }
+    for (uint32_t t = 0; t < run.count; ++t) {
+      std::memcpy(target + size_t{t} * item_bytes_, source + size_t{t} * step_ / 8, item_bytes_);
+    }
+  }
+}
+
+}  // namespace tcgen05::model
