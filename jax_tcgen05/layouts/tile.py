@@ -340,8 +340,9 @@ class TileLayout:
             strides.append(shown[1][0] if len(digits) == 1 else group(shown[1]))
         text = f"S[{group(extents)} : {group(strides)}]"
         text += "".join(f" + R[{digit.extent} : {stride(digit)}]" for digit in self.replicas)
+        stepped = {name for axis in self.axes for name in axis.names}
         for name, offset in self.offset:
-            if offset:
+            if offset or name not in stepped:
                 text += f" + {offset}" if name == "m" else f" + ({offset} @ {name})"
         text += f" + {self.swizzle}" if self.swizzle else ""
         bounds = [f":{axis.size}" if axis.capacity != axis.size else ":" for axis in self.axes]
