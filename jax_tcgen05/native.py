@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from pathlib import Path
 
 import jax
 import jaxlib
@@ -34,5 +35,8 @@ def check_jaxlib(built_with: str, running: str) -> None:
 
 
 check_jaxlib(_core.jaxlib, jaxlib.__version__)
+#: The device kernels: cubins, PTX text and their manifest, or the reason why there are none.
+KERNELS = Path(__file__).parent / "kernels_data"
+_core.set_kernel_directory(str(KERNELS))
 for platform, handler in _core.handlers().items():
     jax.ffi.register_ffi_target(TARGET, handler, platform=platform)

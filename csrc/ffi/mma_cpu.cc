@@ -1,8 +1,6 @@
 // The custom call on a CPU: the functional model, or the device kernels on the virtual SM.
-#include <exception>
-#include <stdexcept>
-
 #include "ffi/attributes.h"
+#include "ffi/guard.h"
 #include "ffi/handlers.h"
 #include "ffi/parallel.h"
 #include "model/run_plan.h"
@@ -51,16 +49,12 @@ void run_on_model(const Plan& plan, const Arrays& arrays, ffi::ThreadPool& pool)
 
 ffi::Error mma_cpu(ffi::ThreadPool pool, ffi::RemainingArgs arguments, ffi::RemainingRets results,
                    ffi::Dictionary attributes) {
-  try {
+  return guarded([&] {
     const Plan plan = read_plan(attributes);
     const Arrays arrays = read_arrays(plan, arguments, results);
+    read_executor(attributes);
     run_on_model(plan, arrays, pool);
-    return ffi::Error::Success();
-  } catch (const std::invalid_argument& error) {
-    return ffi::Error::InvalidArgument(std::string("tcgen05.mma: ") + error.what());
-  } catch (const std::exception& error) {
-    return ffi::Error::Internal(std::string("tcgen05.mma: ") + error.what());
-  }
+  });
 }
 
 }  // namespace

@@ -83,14 +83,20 @@ std::vector<int64_t> Arrays::coordinates(int64_t n) const {
   return index;
 }
 
+bool has_mask(const Plan& plan, size_t arguments) {
+  const bool scaled = plan.opcode.block_scaled();
+  const size_t unmasked = scaled ? 7 : 5;
+  if (arguments == unmasked) return false;
+  if (!scaled && arguments == unmasked + 1) return true;
+  throw std::invalid_argument(
+      "got " + std::to_string(arguments) + " arguments; expected " +
+      (scaled ? "7: d, a, b, sfa, sfb, accum, pred" : "5 or 6: d, a, b, accum, pred[, mask]"));
+}
+
 Arrays bind_arrays(const Plan& plan, const std::vector<Buffer>& arguments, const Buffer& result) {
   const bool scaled = plan.opcode.block_scaled();
   const size_t operands = scaled ? 5 : 3;
-  const size_t maskable = operands + (scaled ? 2 : 3);
-  if (arguments.size() != operands + 2 && arguments.size() != maskable)
-    throw std::invalid_argument(
-        "got " + std::to_string(arguments.size()) + " arguments; expected " +
-        (scaled ? "7: d, a, b, sfa, sfb, accum, pred" : "5 or 6: d, a, b, accum, pred[, mask]"));
+  const bool masked = has_mask(plan, arguments.size());
   const std::vector<int64_t> pair =
       plan.opcode.cta_group == 2 ? std::vector<int64_t>{2} : std::vector<int64_t>{};
   const size_t group_axes = pair.size();
@@ -114,7 +120,7 @@ Arrays bind_arrays(const Plan& plan, const std::vector<Buffer>& arguments, const
   }
   out.accum = bind("accum", arguments[operands], 1, {}, out.batch, {});
   out.pred = bind("pred", arguments[operands + 1], 1, {}, out.batch, {});
-  out.masked = arguments.size() == operands + 3;
+  out.masked = masked;
   if (out.masked) {
     const int64_t words = plan.opcode.ws ? 2 : 4 * plan.opcode.cta_group;
     out.mask = bind("mask", arguments[operands + 2], 4, {}, out.batch, {words});

@@ -35,6 +35,9 @@ struct Arrays {
   std::vector<int64_t> coordinates(int64_t n) const;
 };
 
+// Whether a call with `arguments` arguments has a mask; throws std::invalid_argument for a wrong count.
+bool has_mask(const Plan& plan, size_t arguments);
+
 // Arguments in the custom call's order: d, a, b[, sfa, sfb], accum, pred[, mask]. Throws
 // std::invalid_argument naming the argument whose rank, sizes or item size disagree with the plan.
 Arrays bind_arrays(const Plan& plan, const std::vector<Buffer>& arguments, const Buffer& result);
