@@ -34,6 +34,7 @@ def _image(view: TileLayout, bits: int, base: int) -> tuple[np.ndarray, np.ndarr
 
 
 def _compare(name: str, what: str, rule: str, given: np.ndarray, expected: np.ndarray) -> None:
+    expected = np.broadcast_to(expected, given.shape)
     if np.array_equal(given, expected):
         return
     where = tuple(int(i[0]) for i in np.nonzero(given != expected))
@@ -120,7 +121,7 @@ def scale_starts(name: str, view: TileLayout, ids: tuple[int, ...], base: int) -
         raise ValueError(f"{name}: a repeat starts in lane {int(lane0.max())}; scale factors start in lane 0")
     r, v = np.arange(rows)[:, None], np.arange(vec)
     rule = "row r in lane r % 32, byte column 4 * (r // 32) + v"
-    _compare(name, "lane", rule, lanes, np.broadcast_to(r % 32, lanes.shape))
+    _compare(name, "lane", rule, lanes, r % 32)
     _compare(name, "byte column", rule, byte, byte0[..., None, None] + 4 * (r // 32) + v)
     _check_replicas(name, view, ((4, 32),), "four copies, 32 lanes apart")
     chosen = byte0 % 4
