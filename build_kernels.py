@@ -36,7 +36,7 @@ KINDS = ("f16", "tf32", "f8f6f4", "i8", "mxf8f6f4", "mxf4", "mxf4nvf4")
 TARGETS = {"sm_100a": (12, 8), "sm_103a": (12, 9), "sm_110a": (13, 0)}
 #: Kinds that a target lacks (PTX ISA 9.7.16.10, target notes).
 LACKS = {"sm_103a": ("i8",)}
-#: Kinds whose PTX is written for the first target that takes every kind.
+#: The target that PTX text names.
 PTX_TARGET = "sm_100a"
 
 COMPILE_FLAGS = ("-std=c++17", "-O3", "-ptx", f"-arch={PTX_TARGET.replace('sm', 'compute')}")
@@ -144,6 +144,11 @@ def _sources() -> list[Path]:
         for name in re.findall(r'^#include "([^"]+)"', path.read_text(), re.MULTILINE):
             todo.append(ROOT / "csrc" / name)
     return sorted(seen)
+
+
+def source_hash() -> str:
+    """A digest of all that the kernels are compiled from; the manifest has that of its own build."""
+    return _digest(*(str(path.relative_to(ROOT)).encode() + path.read_bytes() for path in _sources()))
 
 
 def targets_of(kind: str) -> list[str]:
@@ -257,8 +262,7 @@ def build(out: Path, jobs: int | None = None, environment: Mapping[str, str] = o
         old = {}
     try:
         toolkit = find_toolkit(environment)
-        targets_for(toolkit.version)
-        sources = _digest(*(str(p.relative_to(ROOT)).encode() + p.read_bytes() for p in _sources()))
+        sources = source_hash()
         builder = _Builder(toolkit, out, old, sources)
         with ThreadPoolExecutor(jobs or os.cpu_count() or 1) as pool:
             files = {name: record for unit in pool.map(builder.unit, KINDS) for name, record in unit.items()}

@@ -10,7 +10,6 @@
 
 #include "launch/copy.h"
 #include "launch/launcher.h"
-#include "launch/libcuda.h"
 #include "launch/pack.h"
 #include "launch/recording.h"
 #include "launch/variants.h"
@@ -140,16 +139,6 @@ py::dict params_offsets() {
   return out;
 }
 
-py::dict device_dict(const launch::Device& device) {
-  py::dict out;
-  out["name"] = device.name;
-  out["compute_capability"] = py::make_tuple(device.major, device.minor);
-  out["multiprocessors"] = device.multiprocessors;
-  out["shared_per_block"] = device.shared_per_block;
-  out["target"] = launch::target_of(device.major, device.minor);
-  return out;
-}
-
 void bind_recording(py::module_& m) {
   py::class_<RecordingDriver>(m, "RecordingDriver", "A driver that records and launches nothing.")
       .def(py::init<>())
@@ -215,18 +204,6 @@ void bind_launch(py::module_& m) {
         return launch::entry_name(parse_opcode(opcode), a_in_tmem, masked);
       },
       py::arg("opcode"), py::arg("a_in_tmem"), py::arg("masked"), "The kernel that runs a call.");
-  m.def(
-      "cuda_driver",
-      [] {
-        py::dict out;
-        out["unavailable"] = launch::libcuda().unavailable();
-        out["version"] = launch::libcuda_version();
-        py::list devices;
-        for (const launch::Device& device : launch::libcuda_devices()) devices.append(device_dict(device));
-        out["devices"] = devices;
-        return out;
-      },
-      "The CUDA driver of this machine: why it is unavailable (empty: it is not), version, devices.");
 }
 
 }  // namespace tcgen05

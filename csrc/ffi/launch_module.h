@@ -1,4 +1,4 @@
-// Python bindings of launch/ for the tests and `python -m jax_tcgen05 info`.
+// Python bindings of launch/ for the tests.
 #pragma once
 
 #include <pybind11/pybind11.h>
