@@ -208,7 +208,7 @@ def test_swizzle_is_applied_after_the_offset() -> None:
     y = x + 64
     assert ((layout + 64).image()["m"] == y ^ ((y >> 3) & 56)).all()
     assert layout.view(2, 4, 64)(1, 2, 3) == layout(6, 3)
-    with pytest.raises(ValueError, match="has Swizzle.3, 3, 3. already"):
+    with pytest.raises(ValueError, match=r"has Swizzle.3, 3, 3. already"):
         layout.compose(Swizzle(3, 2, 3))
     with pytest.raises(ValueError, match="permutes axis 'm', but the layout counts on"):
         S[(8,) : (1 @ TLane,)] + Swizzle(3, 3, 3)
