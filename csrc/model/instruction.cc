@@ -126,7 +126,7 @@ bool lane_enabled(const Mma& mma, int cta, int lane) {
 }
 
 struct Scratch {
-  RawRows a, b;
+  Panel a, b;
   uint8_t sfa[kMaxRows][4], sfb[kMaxRows][4];
 };
 
@@ -149,17 +149,18 @@ void execute_bank(const Mma& mma, const Issue& issue, int cta, int bank, const C
     const int lane = first_lane + path.lane(row);
     d[row] = lane_enabled(mma, cta, lane) ? memory.tmem + lane * kColumns + issue.d.column : nullptr;
     if (mma.a_in_tmem) {
-      std::memcpy(scratch.a.bytes[row], memory.tmem + lane * kColumns + issue.a.column, kStepBytes);
+      std::memcpy(scratch.a.raw()[row], memory.tmem + lane * kColumns + issue.a.column, kStepBytes);
     }
+  }
+  if (mma.a_in_tmem || bank == 0) {
+    scratch.a.build(form.a, form.arithmetic, form.arithmetic.negate_a, path.rows, path.rows);
   }
   TileJob job;
   job.arithmetic = &form.arithmetic;
-  job.a_container = form.a.container;
-  job.b_container = form.b.container;
   job.a = &scratch.a;
   job.b = &scratch.b;
-  job.column_begin = bank * form.columns();
-  job.columns = form.columns();
+  job.bank = bank;
+  job.bank_columns = form.columns();
   job.d = d;
   job.enable_input_d = mma.enable_input_d;
   job.row_end = path.rows;
@@ -181,11 +182,11 @@ void execute_bank(const Mma& mma, const Issue& issue, int cta, int bank, const C
   }
 }
 
-void zero_columns(const Form& form, RawRows& b) {
+void zero_columns(const Form& form, uint8_t (*b)[kStepBytes]) {
   if (!form.zero_columns.enabled) return;
   for (int column = 0; column < form.n; ++column) {
     const int bank = column / form.columns();
-    if (form.zero_columns.zeroed(bank, column % form.columns())) std::memset(b.bytes[column], 0, kStepBytes);
+    if (form.zero_columns.zeroed(bank, column % form.columns())) std::memset(b[column], 0, kStepBytes);
   }
 }
 
@@ -208,12 +209,13 @@ void execute(const Mma& mma, CtaMemory* ctas) {
   const auto scratch = std::make_unique<Scratch>();
   // The even CTA supplies rows 0 .. N/2-1 of B, the odd one the rest; both CTAs use all of B.
   for (int cta = 0; cta < form.cta_group; ++cta) {
-    gather(form.b, form.b_rows(), issue.b_chunks, ctas[cta].shared, scratch->b.bytes + cta * form.b_rows());
+    gather(form.b, form.b_rows(), issue.b_chunks, ctas[cta].shared, scratch->b.raw() + cta * form.b_rows());
   }
-  zero_columns(form, scratch->b);
+  zero_columns(form, scratch->b.raw());
+  scratch->b.build(form.b, form.arithmetic, form.arithmetic.negate_b, form.n, form.columns());
   for (int cta = 0; cta < form.cta_group; ++cta) {
     if (!mma.a_in_tmem) {
-      gather(form.a, form.datapath.rows, issue.a_chunks, ctas[cta].shared, scratch->a.bytes);
+      gather(form.a, form.datapath.rows, issue.a_chunks, ctas[cta].shared, scratch->a.raw());
     }
     for (int bank = 0; bank < form.datapath.banks; ++bank) {
       execute_bank(mma, issue, cta, bank, ctas[cta], *scratch);

@@ -1,58 +1,67 @@
 #include "model/tile.h"
 
-#include <cstring>
+#include <algorithm>
+
+#include "model/kernels.h"
 
 namespace tcgen05::model {
+namespace {
 
-void unpack_codes(Container container, const uint8_t* row, uint32_t* codes) {
-  switch (container) {
-    case Container::plain8:
-      for (int k = 0; k < 32; ++k) codes[k] = row[k];
-      return;
-    case Container::plain16:
-      for (int k = 0; k < 16; ++k) codes[k] = row[2 * k] | row[2 * k + 1] << 8;
-      return;
-    case Container::plain32:
-      std::memcpy(codes, row, 32);
-      return;
-    case Container::nibbles:
-      for (int k = 0; k < 64; ++k) codes[k] = (row[k / 2] >> (4 * (k % 2))) & 15;
-      return;
-    case Container::fp6_padded:
-      for (int k = 0; k < 32; ++k) {
-        const uint8_t* block = row + 16 * (k / 16);
-        const int bit = 6 * (k % 16);
-        codes[k] = ((block[bit / 8] | block[bit / 8 + 1] << 8) >> (bit % 8)) & 63;
-      }
-      return;
-    case Container::fp4_padded:
-      for (int k = 0; k < 32; ++k) codes[k] = (row[16 * (k / 16) + k % 16 / 2] >> (4 * (k % 2))) & 15;
-      return;
-    case Container::fp6_byte:
-      for (int k = 0; k < 32; ++k) codes[k] = row[k] & 63;
-      return;
-    case Container::fp4_byte:
-      for (int k = 0; k < 32; ++k) codes[k] = (row[k] >> 2) & 15;
-      return;
+struct Redo {
+  const TileJob* job;
+  int first_row, first_column;  // of the blocks
+  uint32_t* const* d;
+  int columns;
+};
+
+// The marked elements of one row, by dot().
+void redo(void* context, int row, const uint32_t* c, const int32_t* slow) {
+  const Redo& at = *static_cast<const Redo*>(context);
+  const TileJob& job = *at.job;
+  uint32_t a[kMaxK], b[kMaxK];
+  unpack_codes(job.a->container(), job.a->raw(at.first_row + row), a);
+  for (int lane = 0; lane < at.columns; ++lane) {
+    if (slow[lane] == 0) continue;
+    const int column = at.first_column + lane;
+    unpack_codes(job.b->container(), job.b->raw(column), b);
+    at.d[row][lane] = dot(*job.arithmetic, a, b, c[lane], job.sfa == nullptr ? nullptr : job.sfa[at.first_row + row],
+                          job.sfb == nullptr ? nullptr : job.sfb[column]);
   }
 }
 
+}  // namespace
+
 void multiply(const TileJob& job) {
   const Arithmetic& arithmetic = *job.arithmetic;
-  std::vector<uint32_t> b(static_cast<size_t>(job.columns) * kMaxK);
-  for (int j = 0; j < job.columns; ++j) {
-    unpack_codes(job.b_container, job.b->bytes[job.column_begin + j], &b[static_cast<size_t>(j) * kMaxK]);
-  }
-  for (int i = job.row_begin; i < job.row_end; ++i) {
-    uint32_t* d = job.d[i];
-    if (d == nullptr) continue;
-    uint32_t a[kMaxK];
-    unpack_codes(job.a_container, job.a->bytes[i], a);
-    for (int j = 0; j < job.columns; ++j) {
-      const uint8_t* sfa = job.sfa == nullptr ? nullptr : job.sfa[i];
-      const uint8_t* sfb = job.sfb == nullptr ? nullptr : job.sfb[job.column_begin + j];
-      // A float16 D is the low half of its cell; the high half is written 0.
-      d[j] = dot(arithmetic, a, &b[static_cast<size_t>(j) * kMaxK], job.enable_input_d ? d[j] : 0, sfa, sfb);
+  const bool scaled = arithmetic.scale != ScaleFormat::none;
+  const int groups = arithmetic.grouped ? kGroups : 1;
+  for (int row = job.row_begin; row < job.row_end; row += kBlock) {
+    KernelArgs args;
+    args.arithmetic = &arithmetic;
+    args.a = &job.a->block(row / kBlock);
+    args.rows = std::min(kBlock, job.row_end - row);
+    args.enable_input_d = job.enable_input_d;
+    ScaleBlock a_scales, b_scales;
+    if (scaled) {
+      decode_scales(arithmetic.scale, groups, arithmetic.scales(), args.rows, job.sfa + row, a_scales);
+      args.a_scales = &a_scales;
+      args.b_scales = &b_scales;
+    }
+    for (int column = 0; column < job.bank_columns; column += kBlock) {
+      uint32_t* d[kBlock];
+      for (int i = 0; i < args.rows; ++i) d[i] = job.d[row + i] == nullptr ? nullptr : job.d[row + i] + column;
+      args.d = d;
+      args.columns = std::min(kBlock, job.bank_columns - column);
+      args.b = &job.b->block(job.bank * job.b->blocks_per_bank() + column / kBlock);
+      Redo again{&job, row, job.bank * job.bank_columns + column, d, args.columns};
+      if (scaled) {
+        b_scales = ScaleBlock();
+        decode_scales(arithmetic.scale, groups, arithmetic.scales(), args.columns, job.sfb + again.first_column,
+                      b_scales);
+      }
+      args.redo = redo;
+      args.context = &again;
+      run_kernel(args);
     }
   }
 }

@@ -1,0 +1,27 @@
+// Compiles a kernel for the vector units at hand. TCGEN05_VARIANTS(name, Args, body) defines
+// `void name(const Args&)`, which calls the always-inline template `body` compiled for AVX-512, AVX2 or the
+// baseline, whichever the processor has; elsewhere than on x86-64 the baseline alone.
+#pragma once
+
+#define TCGEN05_INLINE inline __attribute__((always_inline))
+
+#if defined(__x86_64__) && defined(__GNUC__)
+#define TCGEN05_AVX512 __attribute__((target("avx512f,avx512bw,avx512dq,avx512vl,avx2,fma,bmi2")))
+#define TCGEN05_AVX2 __attribute__((target("avx2,fma,bmi2")))
+#define TCGEN05_VARIANTS(name, Args, body)                                                      \
+  TCGEN05_AVX512 void name##_avx512(const Args& args) { body(args); }                           \
+  TCGEN05_AVX2 void name##_avx2(const Args& args) { body(args); }                               \
+  void name##_baseline(const Args& args) { body(args); }                                        \
+  void name(const Args& args) {                                                                 \
+    static void (*const chosen)(const Args&) =                                                  \
+        __builtin_cpu_supports("avx512vl") && __builtin_cpu_supports("avx512bw") &&             \
+                __builtin_cpu_supports("avx512dq")                                              \
+            ? name##_avx512                                                                     \
+        : __builtin_cpu_supports("avx2") && __builtin_cpu_supports("fma") ? name##_avx2         \
+                                                                          : name##_baseline;    \
+    chosen(args);                                                                               \
+  }
+#else
+#define TCGEN05_VARIANTS(name, Args, body) \
+  void name(const Args& args) { body(args); }
+#endif

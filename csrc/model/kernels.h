@@ -1,0 +1,29 @@
+// The vector kernels: 32 columns of one row at a time. What they cannot do exactly they mark in `slow`,
+// and tile.cc asks dot().
+#pragma once
+
+#include <cstdint>
+
+#include "model/panel.h"
+
+namespace tcgen05::model {
+
+// One block of rows times one block of columns.
+struct KernelArgs {
+  const Arithmetic* arithmetic = nullptr;
+  const Block* a = nullptr;
+  const Block* b = nullptr;
+  const ScaleBlock* a_scales = nullptr;  // block scaled only
+  const ScaleBlock* b_scales = nullptr;
+  int rows = 0;
+  uint32_t* const* d = nullptr;  // cells per row of the block, nullptr: leave the row alone
+  int columns = kBlock;          // live lanes of b
+  bool enable_input_d = true;
+  // Called for the marked lanes of one row, with the accumulators as they were.
+  void (*redo)(void* context, int row, const uint32_t* c, const int32_t* slow) = nullptr;
+  void* context = nullptr;
+};
+
+void run_kernel(const KernelArgs& args);
+
+}  // namespace tcgen05::model
