@@ -34,7 +34,9 @@ def check_jaxlib(built_with: str, running: str) -> None:
         )
 
 
-check_jaxlib(_core.jaxlib, jaxlib.__version__)
+#: The jaxlib whose headers the module was built with.
+BUILT_WITH: str = _core.jaxlib
+check_jaxlib(BUILT_WITH, jaxlib.__version__)
 #: The device kernels: cubins, PTX text and their manifest, or the reason why there are none.
 KERNELS = Path(__file__).parent / "kernels_data"
 _core.set_kernel_directory(str(KERNELS))
