@@ -159,6 +159,8 @@ def _placed(storage: str, array: Any, layout: Any) -> PlacedOperand:
     if not isinstance(array, (jax.Array, np.ndarray)):
         raise TypeError(f"{storage}: array: got {type(array).__name__}; expected a JAX or NumPy array")
     _check_placement(storage, storage, array.shape, array.dtype, layout)
+    if isinstance(array, np.ndarray) and not array.dtype.isnative:
+        array = array.astype(array.dtype.newbyteorder("="))  # JAX has none of the other byte order
     return _place(storage, jnp.asarray(array), layout)
 
 

@@ -278,6 +278,16 @@ NOT_LAYOUTS: list[tuple[Any, type[Exception], str]] = [
     (lambda: TileLayout((8,)), TypeError, "expected S"),
     (lambda: S[(1 << 40, 1 << 40) : (1, 1)], ValueError, "exceed 2"),
     (lambda: S[2 : 1 << 62], ValueError, "exceed 2"),
+    (
+        lambda: S[(1 << 20, 1 << 20) : (1, 1)].image(),
+        ValueError,
+        "image: 1099511627776 elements are too many",
+    ),
+    (
+        lambda: S[((1 << 20, 1 << 20),) : ((1, 1),)][1:],
+        ValueError,
+        "slice: 1099511627775 elements are too many",
+    ),
     (lambda: Swizzle(-1, 1, 3), ValueError, "got p=-1"),
     (lambda: Swizzle(3, 3.0, 3), TypeError, r"Swizzle: s: got 3\.0"),
     (lambda: S[8:1].compose("x"), TypeError, "compose: got 'x'"),

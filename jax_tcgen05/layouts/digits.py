@@ -19,6 +19,15 @@ import numpy as np
 
 Strides = tuple[tuple[str, int], ...]
 
+#: More elements than any tile has (shared memory holds under 2**19): a larger image is a mistake, not a wait.
+_MOST_ELEMENTS = 1 << 26
+
+
+def check_enumerable(count: int, what: str) -> None:
+    """ValueError if `count` positions are too many to list."""
+    if count > _MOST_ELEMENTS:
+        raise ValueError(f"{what}: {count} elements are too many to list; allowed: up to {_MOST_ELEMENTS}")
+
 
 def as_int(value: Any, what: str) -> int:
     """`value` as an int; TypeError naming `what` for floats, bools, traced values."""
@@ -89,7 +98,10 @@ class LogicalAxis:
 
     def positions(self, index: np.ndarray | None = None) -> dict[str, np.ndarray]:
         """The same for an array of coordinates, by default all: int64 arrays by axis name."""
-        rest = np.arange(self.size, dtype=np.int64) if index is None else index
+        if index is None:
+            check_enumerable(self.size, "axis")
+            index = np.arange(self.size, dtype=np.int64)
+        rest = index
         out = {name: np.zeros(rest.shape, np.int64) for name in self.names}
         for digit in reversed(self.digits):
             rest, count = np.divmod(rest, digit.extent)
@@ -178,6 +190,7 @@ def take(axis: LogicalAxis, start: int, count: int, step: int) -> tuple[dict[str
     if len(axis.digits) <= 1:
         strides = axis.digits[0].strides if axis.digits else ()
         return origin, LogicalAxis(count, (Digit(count, _scaled(strides, step)),) if count > 1 else ())
+    check_enumerable(count, "slice")
     names = sorted(axis.names)
     at = axis.positions(start + step * np.arange(count, dtype=np.int64))
     digits = digits_of(np.stack([at[name] - at[name][0] for name in names], axis=-1), names)

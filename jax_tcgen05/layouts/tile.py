@@ -18,6 +18,7 @@ from .digits import (
     as_int,
     canonical,
     canonical_replicas,
+    check_enumerable,
     merge,
     split,
     take,
@@ -117,6 +118,7 @@ class TileLayout:
 
     def image(self) -> dict[str, np.ndarray]:
         """Where every element lies: int64 arrays of the layout's shape, by axis name."""
+        check_enumerable(math.prod(self.shape), "image")
         out = {name: np.full(self.shape, offset, np.int64) for name, offset in self.offset}
         for number, axis in enumerate(self.axes):
             along = [1] * len(self.axes)
