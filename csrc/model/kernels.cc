@@ -1,32 +1,12 @@
 #include "model/kernels.h"
 
-#include <cstring>
-
 #include "model/dispatch.h"
+#include "model/vectors.h"
 
 namespace tcgen05::model {
 namespace {
 
-// 256-bit vectors of the compiler; narrower units take them in halves.
-constexpr int kLanesOfVector = 8;
-constexpr int kVectors = kBlock / kLanesOfVector;
-typedef float Floats __attribute__((vector_size(32)));
-typedef int32_t Ints __attribute__((vector_size(32)));
-typedef uint32_t Words __attribute__((vector_size(32)));
-typedef int8_t Bytes __attribute__((vector_size(32)));
-typedef int8_t EightBytes __attribute__((vector_size(8)));
-typedef uint16_t EightHalves __attribute__((vector_size(16)));
-typedef double Doubles __attribute__((vector_size(64)));
-typedef int64_t Longs __attribute__((vector_size(64)));
-
-#define LOAD(Type, name, address) \
-  Type name;                      \
-  std::memcpy(&name, address, sizeof(Type))
-
-// Vectors are passed by reference and returned through macros: their calling convention depends on the
-// target, and all of this is inlined anyway.
-#define MAX(x, y) ((x) > (y) ? (x) : (y))
-#define MIN(x, y) ((x) < (y) ? (x) : (y))
+constexpr int kVectors = kBlock / kVector;
 
 // The accumulator's fields, and what of it needs dot().
 struct Accumulators {
@@ -106,7 +86,7 @@ TCGEN05_INLINE void fused_row(const KernelArgs& args, int row, const uint32_t* c
   int32_t a_shift = args.a->shift[row];
   if (kScaled) a_shift += args.a_scales->exponent[0][row];
   for (int v = 0; v < kVectors; ++v) {
-    const int lane = v * kLanesOfVector;
+    const int lane = v * kVector;
     LOAD(Ints, c_bits, c_in + lane);
     LOAD(EightBytes, top_bytes, tops + lane);
     LOAD(Ints, shift, args.b->shift + lane);
@@ -157,7 +137,7 @@ TCGEN05_INLINE void fused_row(const KernelArgs& args, int row, const uint32_t* c
 // int8: every partial sum of 32 products is below 2^24, so floats hold it exactly.
 TCGEN05_INLINE void integer_row(const KernelArgs& args, int row, const uint32_t* c_in, uint32_t* d) {
   for (int v = 0; v < kVectors; ++v) {
-    const int lane = v * kLanesOfVector;
+    const int lane = v * kVector;
     Floats total = Floats{};
 #pragma GCC unroll 32
     for (int k = 0; k < 32; ++k) {
@@ -193,7 +173,7 @@ TCGEN05_INLINE void cut(Floats& value) {
 TCGEN05_INLINE void grouped_row(const KernelArgs& args, int row, const uint32_t* c_in, uint32_t* d, int32_t* slow) {
   const int scale_fraction = args.arithmetic->scale == ScaleFormat::ue4m3 ? 6 : 0;
   for (int v = 0; v < kVectors; ++v) {
-    const int lane = v * kLanesOfVector;
+    const int lane = v * kVector;
     LOAD(Ints, c_bits, c_in + lane);
     Accumulators c;
     split<Accumulator::f32>(c_bits, c);

@@ -4,6 +4,7 @@
 #include <cstring>
 
 #include "model/dispatch.h"
+#include "model/vectors.h"
 
 namespace tcgen05::model {
 namespace {
@@ -16,81 +17,73 @@ struct DecodeArgs {
   Block* block;
 };
 
-TCGEN05_INLINE float power_of_two(int32_t exponent) {
-  const uint32_t bits = static_cast<uint32_t>(exponent + 127) << 23;
-  float value;
-  std::memcpy(&value, &bits, 4);
-  return value;
-}
-
 TCGEN05_INLINE void decode_integers(const DecodeArgs& args) {
   const bool is_signed = args.format == Format::s8;
   for (int k = 0; k < args.k_count; ++k) {
-    for (int lane = 0; lane < kBlock; ++lane) {
-      const int32_t code = static_cast<int32_t>(args.codes[k][lane] & 0xFF);
-      args.block->value[k][lane] = static_cast<float>(is_signed ? (code ^ 0x80) - 0x80 : code);
+    for (int lane = 0; lane < kBlock; lane += kVector) {
+      LOAD(Ints, code, args.codes[k] + lane);
+      code &= 0xFF;
+      const Floats value = __builtin_convertvector(is_signed ? (code ^ 0x80) - 0x80 : code, Floats);
+      std::memcpy(args.block->value[k] + lane, &value, sizeof value);
     }
   }
 }
 
-// Loops over lanes, so that the compiler turns them into vectors.
-TCGEN05_INLINE void decode_floats(const DecodeArgs& args) {
+// 8 lanes of a floating format. First the largest and smallest exponents of each lane, then the values.
+TCGEN05_INLINE void decode_floats(const DecodeArgs& args, int lane) {
   const FormatInfo& f = info(args.format);
   Block& block = *args.block;
-  const int fraction_bits = f.fraction_bits, bias = f.bias, sign_bit = f.exponent_bits + f.fraction_bits;
+  const int fraction_bits = f.fraction_bits, sign_bit = f.exponent_bits + f.fraction_bits;
   const int dropped = f.storage_bits == 32 ? 13 : 0;
-  const int32_t top = (1 << f.exponent_bits) - 1, fraction_mask = (1 << fraction_bits) - 1;
-  const uint32_t negate = args.negate ? 1 : 0;
+  const int top = (1 << f.exponent_bits) - 1, hidden = 1 << fraction_bits, payload = (1 << sign_bit) - 1;
   // The smallest code without its sign that is no finite number.
-  const int32_t specials = f.specials == Specials::ieee       ? top << fraction_bits
-                           : f.specials == Specials::nan_only ? (1 << sign_bit) - 1
-                                                              : 1 << sign_bit;
-  int32_t slow[kBlock] = {}, high[kBlock], low[kBlock];
-  int32_t significand[kMaxK][kBlock], exponent[kMaxK][kBlock];
-  for (int lane = 0; lane < kBlock; ++lane) {
-    high[lane] = -1000;
-    low[lane] = 1000;
-  }
+  const int specials = f.specials == Specials::ieee       ? top << fraction_bits
+                       : f.specials == Specials::nan_only ? payload
+                                                          : payload + 1;
+  Ints significands[kMaxK], exponents[kMaxK];
+  Ints slow = Ints{}, high = Ints{} - 1000, low = Ints{} + 1000;
   for (int k = 0; k < args.k_count; ++k) {
-    for (int lane = 0; lane < kBlock; ++lane) {
-      const int32_t code = static_cast<int32_t>(args.codes[k][lane] >> dropped);
-      const int32_t field = (code >> fraction_bits) & top;
-      const int32_t special = (code & ((1 << sign_bit) - 1)) >= specials ? 1 : 0;
-      const int32_t fraction = (code & fraction_mask) | (field != 0 ? 1 << fraction_bits : 0);
-      const int32_t own = (field != 0 ? field : 1) - bias;
-      slow[lane] |= special;
-      significand[k][lane] = special ? 0 : fraction;
-      exponent[k][lane] = own;
-      const bool counts = fraction != 0 && special == 0;
-      high[lane] = counts && own > high[lane] ? own : high[lane];
-      low[lane] = counts && own < low[lane] ? own : low[lane];
-    }
+    LOAD(Ints, code, args.codes[k] + lane);
+    code = (code >> dropped) & payload;
+    const Ints field = code >> fraction_bits, special = code >= specials;
+    const Ints fraction = (code & (hidden - 1)) + (field != 0 ? Ints{} + hidden : Ints{});
+    const Ints exponent = MAX(field, Ints{} + 1) - f.bias;
+    const Ints counts = ~special & (fraction != 0);
+    slow |= special;
+    significands[k] = ~special & fraction;
+    exponents[k] = exponent;
+    high = counts ? MAX(high, exponent) : high;
+    low = counts ? MIN(low, exponent) : low;
   }
-  for (int lane = 0; lane < kBlock; ++lane) {
-    // FP4 groups are summed as they are.
-    block.shift[lane] = !args.grouped && high[lane] > -1000 ? high[lane] : 0;
-    const bool too_wide = high[lane] - low[lane] > kWidestRange;
-    block.slow[lane] = slow[lane] != 0 || too_wide;
-    low[lane] = too_wide ? 1 : 0;
-  }
+  // FP4 groups are summed as they are.
+  const Ints shift = high > -1000 ? (args.grouped ? Ints{} : high) : Ints{};
+  const Ints too_wide = (high - low) > kWidestRange;
+  slow |= too_wide;
+  const int flip = args.negate ? 1 << sign_bit : 0;
   for (int k = 0; k < args.k_count; ++k) {
-    for (int lane = 0; lane < kBlock; ++lane) {
-      const uint32_t sign = ((args.codes[k][lane] >> dropped >> sign_bit) ^ negate) & 1;
-      // A slow lane is computed again by dot(): zeros keep its arithmetic here within range.
-      const int32_t kept = low[lane] ? 0 : significand[k][lane];
-      const int32_t relative = kept != 0 ? exponent[k][lane] - block.shift[lane] : 0;
-      const float value = static_cast<float>(kept) * power_of_two(relative - fraction_bits);
-      block.value[k][lane] = sign != 0 ? -value : value;
-      block.exponent[k][lane] = static_cast<int8_t>(kept != 0 ? relative : kZeroExponent);
-    }
+    LOAD(Ints, code, args.codes[k] + lane);
+    const Ints sign = (((code >> dropped) ^ flip) << (31 - sign_bit)) & INT32_MIN;
+    // A slow lane is computed again by dot(): zeros keep its arithmetic here within range.
+    const Ints significand = ~too_wide & significands[k];
+    const Ints live = significand != 0, relative = live & (exponents[k] - shift);
+    const Ints power_bits = (relative + (127 - fraction_bits)) << 23;
+    LOAD(Floats, power, &power_bits);
+    const Floats magnitude = __builtin_convertvector(significand, Floats) * power;
+    LOAD(Ints, bits, &magnitude);
+    bits |= sign;
+    std::memcpy(block.value[k] + lane, &bits, sizeof bits);
+    const EightBytes bytes = __builtin_convertvector(live ? relative : Ints{} + kZeroExponent, EightBytes);
+    std::memcpy(block.exponent[k] + lane, &bytes, sizeof bytes);
   }
+  const EightBytes marks = __builtin_convertvector(slow, EightBytes);
+  std::memcpy(block.slow + lane, &marks, sizeof marks);
+  std::memcpy(block.shift + lane, &shift, sizeof shift);
   if (!args.grouped) return;
   for (int group = 0; group < args.k_count / kGroup; ++group) {
-    for (int lane = 0; lane < kBlock; ++lane) {
-      uint32_t bits = 0;
-      for (int t = 0; t < kGroup; ++t) bits |= (significand[group * kGroup + t][lane] != 0 ? 1u : 0u) << t;
-      block.nonzero[group][lane] = static_cast<uint16_t>(bits);
-    }
+    Ints bits = Ints{};
+    for (int t = 0; t < kGroup; ++t) bits |= (significands[group * kGroup + t] != 0) & (1 << t);
+    const EightHalves halves = __builtin_convertvector(bits, EightHalves);
+    std::memcpy(block.nonzero[group] + lane, &halves, sizeof halves);
   }
 }
 
@@ -99,7 +92,7 @@ TCGEN05_INLINE void decode_any(const DecodeArgs& args) {
     decode_integers(args);
     std::fill_n(args.block->slow, kBlock, uint8_t{0});
   } else {
-    decode_floats(args);
+    for (int lane = 0; lane < kBlock; lane += kVector) decode_floats(args, lane);
   }
 }
 
