@@ -120,6 +120,8 @@ def _run(command: list[str]) -> str:
     done = subprocess.run(command, capture_output=True, text=True, check=False)
     if done.returncode != 0:
         shown = "\n".join((done.stderr or done.stdout).strip().splitlines()[:20])
+        if "Unsupported .version" in shown:  # PyPI's nvidia-cuda-nvcc does not pin nvidia-nvvm
+            shown += "; its ptxas is older than its compiler: install nvidia-cuda-nvcc and nvidia-nvvm of one release"
         raise Unavailable(f"{Path(command[0]).name} failed when the package was built: {shown}")
     return done.stdout + done.stderr
 

@@ -16,7 +16,7 @@ inline constexpr uint32_t kThreads = 128;      // one CTA: four warps, one for e
 inline constexpr uint32_t kLanes = 128;        // TMEM lanes
 inline constexpr uint32_t kColumnStep = 32;    // columns of one tcgen05.ld/st, and the smallest allocation
 inline constexpr uint32_t kImagePadding = 16;  // bytes after each lane of the image: no bank conflicts
-inline constexpr uint32_t kMaxSteps = 24;      // digits of one placement
+inline constexpr uint32_t kMaxSteps = 24;      // digits of a placement; no array within the budgets has more
 inline constexpr uint32_t kMaxBatchAxes = 8;   // batch axes, once those that run together are merged
 inline constexpr uint32_t kTableWords = 3072;  // start tables; any plan within the budgets needs fewer
 
