@@ -37,8 +37,10 @@ def extension() -> Pybind11Extension:
         cxx_std=17,
         define_macros=[("JAX_TCGEN05_JAXLIB", f'"{jaxlib.__version__}"')],
         # FFI headers are not ours: -isystem keeps their warnings out.
-        extra_compile_args=["-O3", "-Wall", "-Wextra", "-isystem", str(include), "-fvisibility=hidden"]
-        + os.environ.get("JAX_TCGEN05_CXXFLAGS", "").split(),
+        extra_compile_args=[
+            *("-O3", "-Wall", "-Wextra", "-fvisibility=hidden", "-isystem", str(include)),
+            *os.environ.get("JAX_TCGEN05_CXXFLAGS", "").split(),
+        ],
         extra_link_args=["-ldl", "-pthread"],
     )
 

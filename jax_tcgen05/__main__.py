@@ -33,7 +33,7 @@ def kernels_report() -> tuple[str, str | None]:
 
 def executors_report() -> list[tuple[str, str, str]]:
     """(executor, platform, "works" or why not)."""
-    built, reason = kernels_report()
+    _, reason = kernels_report()
     rows = [("functional model", "cpu", "works"), ("virtual SM", "cpu", reason or "works")]
     cuda = cuda_unavailable() or reason
     if not cuda:

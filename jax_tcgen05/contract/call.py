@@ -90,8 +90,8 @@ def _check_leaf(name: str, cta_group: int, spec: OperandSpec, array: Any, batch:
         allowed = (1, 2) if name == "sfb" else (2,)
         if not prefix or prefix[0] not in allowed:
             raise ValueError(
-                f"{name}: got the shape {tuple(array.shape)} with prefix {prefix}; cta_group::2 wants an execution-group "
-                f"axis of size {' or '.join(map(str, allowed))} first (entry 0 is the even CTA)"
+                f"{name}: got the shape {tuple(array.shape)} with prefix {prefix}; cta_group::2 wants an "
+                f"execution-group axis of size {' or '.join(map(str, allowed))} first (entry 0 is the even CTA)"
             )
         prefix = prefix[1:]
     if len(prefix) != len(batch):
