@@ -95,9 +95,9 @@ std::vector<bool> zeroed_columns(uint64_t word, int bank, int columns) {
   return zeroed;
 }
 
-Mma make_mma(const std::string& opcode, uint32_t idesc, uint64_t a, uint64_t b, uint32_t d, uint32_t sfa, uint32_t sfb,
-             bool a_in_tmem, bool enable_input_d, const std::vector<uint32_t>& disable_output_lane,
-             uint64_t zero_column_mask) {
+Mma make_mma(const std::string& opcode, uint32_t idesc, uint64_t a, uint64_t b, uint32_t d, uint32_t sfa,
+             uint32_t sfb, bool a_in_tmem, bool enable_input_d,
+             const std::vector<uint32_t>& disable_output_lane, uint64_t zero_column_mask) {
   Mma mma;
   mma.opcode = parse_opcode(opcode);
   mma.idesc = idesc;
@@ -115,15 +115,18 @@ Mma make_mma(const std::string& opcode, uint32_t idesc, uint64_t a, uint64_t b, 
 }
 
 // The memories of the CTAs of one issue, from NumPy arrays: shared uint8 (bytes,), tmem uint32 (128, 512).
-std::vector<CtaMemory> memories(const Mma& mma, std::vector<Array<uint8_t>>& shared, std::vector<Array<uint32_t>>& tmem) {
+std::vector<CtaMemory> memories(const Mma& mma, std::vector<Array<uint8_t>>& shared,
+                                std::vector<Array<uint32_t>>& tmem) {
   const size_t ctas = static_cast<size_t>(mma.opcode.cta_group);
   if (shared.size() != ctas || tmem.size() != ctas) {
     throw std::invalid_argument("shared and tmem: one array per CTA of the group, " + std::to_string(ctas));
   }
   std::vector<CtaMemory> out;
   for (size_t cta = 0; cta < ctas; ++cta) {
-    if (tmem[cta].size() != model::kLanes * model::kColumns) throw std::invalid_argument("tmem: shape (128, 512)");
-    out.push_back({shared[cta].mutable_data(), static_cast<uint32_t>(shared[cta].size()), tmem[cta].mutable_data()});
+    if (tmem[cta].size() != model::kLanes * model::kColumns)
+      throw std::invalid_argument("tmem: shape (128, 512)");
+    out.push_back(
+        {shared[cta].mutable_data(), static_cast<uint32_t>(shared[cta].size()), tmem[cta].mutable_data()});
   }
   return out;
 }
@@ -131,7 +134,9 @@ std::vector<CtaMemory> memories(const Mma& mma, std::vector<Array<uint8_t>>& sha
 struct Recorder : model::Footprint {
   std::vector<std::tuple<int, uint32_t, uint32_t>> shared;
   std::vector<std::tuple<int, int, int, int>> reads, writes;
-  void shared_read(int cta, uint32_t address, uint32_t bytes) override { shared.push_back({cta, address, bytes}); }
+  void shared_read(int cta, uint32_t address, uint32_t bytes) override {
+    shared.push_back({cta, address, bytes});
+  }
   void tmem_read(int cta, int lane, int column, int columns) override {
     reads.push_back({cta, lane, column, columns});
   }
@@ -140,10 +145,10 @@ struct Recorder : model::Footprint {
   }
 };
 
-Converted<uint32_t> dots(const std::string& a_format, const std::string& b_format, const std::string& d_format,
-                         const std::string& scale_format, int scale_block, bool grouped, bool saturate,
-                         Converted<uint32_t> a, Converted<uint32_t> b, Converted<uint32_t> c, Converted<uint8_t> sfa,
-                         Converted<uint8_t> sfb) {
+Converted<uint32_t> dots(const std::string& a_format, const std::string& b_format,
+                         const std::string& d_format, const std::string& scale_format, int scale_block,
+                         bool grouped, bool saturate, Converted<uint32_t> a, Converted<uint32_t> b,
+                         Converted<uint32_t> c, Converted<uint8_t> sfa, Converted<uint8_t> sfb) {
   model::Arithmetic arithmetic;
   arithmetic.a = format_of(a_format);
   arithmetic.b = format_of(b_format);
@@ -173,7 +178,8 @@ Converted<uint32_t> dots(const std::string& a_format, const std::string& b_forma
 
 using Lists = std::map<std::string, Array<int64_t>>;
 
-Plan plan_of(const std::string& opcode, int64_t idesc, int64_t shared_bytes, int64_t tmem_columns, const Lists& lists) {
+Plan plan_of(const std::string& opcode, int64_t idesc, int64_t shared_bytes, int64_t tmem_columns,
+             const Lists& lists) {
   const auto list = [&](const char* name) {
     const auto found = lists.find(name);
     if (found == lists.end()) return Int64s{};
@@ -200,8 +206,8 @@ Plan plan_of(const std::string& opcode, int64_t idesc, int64_t shared_bytes, int
 
 // Arrays of bytes (cta_group, elements * item_bytes) per operand; returns D's bytes.
 Array<uint8_t> run(const std::string& opcode, int64_t idesc, int64_t shared_bytes, int64_t tmem_columns,
-                   const Lists& lists, const std::map<std::string, Array<uint8_t>>& arrays, bool accum, bool pred,
-                   const std::vector<uint32_t>& disable_output_lane, uint64_t zero_column_mask) {
+                   const Lists& lists, const std::map<std::string, Array<uint8_t>>& arrays, bool accum,
+                   bool pred, const std::vector<uint32_t>& disable_output_lane, uint64_t zero_column_mask) {
   const model::PreparedPlan prepared(plan_of(opcode, idesc, shared_bytes, tmem_columns, lists));
   const Plan& plan = prepared.plan();
   const int ctas = plan.opcode.cta_group;
@@ -209,7 +215,8 @@ Array<uint8_t> run(const std::string& opcode, int64_t idesc, int64_t shared_byte
     const auto found = arrays.find(name);
     const int64_t bytes = place.elements() * place.item_bytes;
     if (found == arrays.end() || found->second.size() != ctas * bytes) {
-      throw std::invalid_argument(std::string(name) + ": expected " + std::to_string(ctas * bytes) + " bytes");
+      throw std::invalid_argument(std::string(name) + ": expected " + std::to_string(ctas * bytes) +
+                                  " bytes");
     }
     for (int cta = 0; cta < ctas; ++cta) out[cta] = found->second.data() + cta * bytes;
     return bytes;
@@ -241,15 +248,17 @@ Array<uint8_t> run(const std::string& opcode, int64_t idesc, int64_t shared_byte
 
 void bind_model(py::module_& m) {
   using namespace py::literals;
-  m.def("parse_opcode", [](const std::string& text) { return opcode_dict(parse_opcode(text)); }, "text"_a,
-        "Fields of an opcode as the executors read it; ValueError for what `mma` does not offer.");
-  m.def("decode_shared_descriptor", &shared_descriptor, "word"_a, "Byte fields and swizzle mode of a descriptor.");
+  m.def(
+      "parse_opcode", [](const std::string& text) { return opcode_dict(parse_opcode(text)); }, "text"_a,
+      "Fields of an opcode as the executors read it; ValueError for what `mma` does not offer.");
+  m.def("decode_shared_descriptor", &shared_descriptor, "word"_a,
+        "Byte fields and swizzle mode of a descriptor.");
   m.def("decode_instruction_descriptor", &instruction_descriptor, "kind"_a, "word"_a,
         "Raw fields of a 32-bit instruction descriptor, by the table of `kind`.");
   m.def("zeroed_columns", &zeroed_columns, "word"_a, "bank"_a, "columns"_a,
         "Which of the first columns of a sub-mask a zero-column mask zeroes.");
-  m.def("dots", &dots, "a_format"_a, "b_format"_a, "d_format"_a, "scale_format"_a, "scale_block"_a, "grouped"_a,
-        "saturate"_a, "a"_a, "b"_a, "c"_a, "sfa"_a, "sfb"_a,
+  m.def("dots", &dots, "a_format"_a, "b_format"_a, "d_format"_a, "scale_format"_a, "scale_block"_a,
+        "grouped"_a, "saturate"_a, "a"_a, "b"_a, "c"_a, "sfa"_a, "sfb"_a,
         "D bits of single dot products: codes a, b (cases, K), accumulator bits c (cases,).");
 
   const char* issue = "One raw issue; ValueError with the rule when it is illegal or leaves a memory.";
@@ -259,14 +268,15 @@ void bind_model(py::module_& m) {
         model::resolve(make_mma(opcode, idesc, a, b, 0, 0, 0, a_in_tmem, true, {}, 0));
       },
       "opcode"_a, "idesc"_a, "a"_a, "b"_a, "a_in_tmem"_a = false,
-      "Judges opcode, instruction descriptor and shared descriptors, without addresses; ValueError with the rule.");
+      "Judges opcode, instruction descriptor and shared descriptors, without addresses; ValueError with the "
+      "rule.");
   m.def(
       "mma_execute",
       [](std::vector<Array<uint8_t>> shared, std::vector<Array<uint32_t>> tmem, const std::string& opcode,
          uint32_t idesc, uint64_t a, uint64_t b, uint32_t d, uint32_t sfa, uint32_t sfb, bool a_in_tmem,
          bool enable_input_d, const std::vector<uint32_t>& disable_output_lane, uint64_t zero_column_mask) {
-        const Mma mma = make_mma(opcode, idesc, a, b, d, sfa, sfb, a_in_tmem, enable_input_d, disable_output_lane,
-                                 zero_column_mask);
+        const Mma mma = make_mma(opcode, idesc, a, b, d, sfa, sfb, a_in_tmem, enable_input_d,
+                                 disable_output_lane, zero_column_mask);
         std::vector<CtaMemory> ctas = memories(mma, shared, tmem);
         model::execute(mma, ctas.data());
       },
@@ -278,8 +288,8 @@ void bind_model(py::module_& m) {
       [](std::vector<Array<uint8_t>> shared, std::vector<Array<uint32_t>> tmem, const std::string& opcode,
          uint32_t idesc, uint64_t a, uint64_t b, uint32_t d, uint32_t sfa, uint32_t sfb, bool a_in_tmem,
          bool enable_input_d, const std::vector<uint32_t>& disable_output_lane, uint64_t zero_column_mask) {
-        const Mma mma = make_mma(opcode, idesc, a, b, d, sfa, sfb, a_in_tmem, enable_input_d, disable_output_lane,
-                                 zero_column_mask);
+        const Mma mma = make_mma(opcode, idesc, a, b, d, sfa, sfb, a_in_tmem, enable_input_d,
+                                 disable_output_lane, zero_column_mask);
         Recorder recorder;
         model::footprint(mma, memories(mma, shared, tmem).data(), recorder);
         py::dict out;
@@ -290,17 +300,20 @@ void bind_model(py::module_& m) {
       },
       "shared"_a, "tmem"_a, "opcode"_a, "idesc"_a, "a"_a, "b"_a, "d"_a, "sfa"_a = 0, "sfb"_a = 0,
       "a_in_tmem"_a = false, "enable_input_d"_a = true, "disable_output_lane"_a = std::vector<uint32_t>{},
-      "zero_column_mask"_a = 0, "What the issue touches: (cta, address, bytes) and (cta, lane, column, columns).");
+      "zero_column_mask"_a = 0,
+      "What the issue touches: (cta, address, bytes) and (cta, lane, column, columns).");
   m.def(
       "check_plan",
-      [](const std::string& opcode, int64_t idesc, int64_t shared_bytes, int64_t tmem_columns, const Lists& lists) {
+      [](const std::string& opcode, int64_t idesc, int64_t shared_bytes, int64_t tmem_columns,
+         const Lists& lists) {
         model::PreparedPlan(plan_of(opcode, idesc, shared_bytes, tmem_columns, lists));
       },
       "opcode"_a, "idesc"_a, "shared_bytes"_a, "tmem_columns"_a, "lists"_a,
       "Decodes and judges a Plan's attributes and all its issues; ValueError names the attribute.");
   m.def("run_plan", &run, "opcode"_a, "idesc"_a, "shared_bytes"_a, "tmem_columns"_a, "lists"_a, "arrays"_a,
         "accum"_a = false, "pred"_a = true, "disable_output_lane"_a = std::vector<uint32_t>{},
-        "zero_column_mask"_a = 0, "One batch element of a Plan on the model; arrays as bytes, returns D's bytes.");
+        "zero_column_mask"_a = 0,
+        "One batch element of a Plan on the model; arrays as bytes, returns D's bytes.");
 }
 
 }  // namespace tcgen05

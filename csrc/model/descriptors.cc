@@ -24,7 +24,8 @@ constexpr int kSwizzleMode[8] = {0, 4, 3, -1, 2, -1, 1, -1};
 }  // namespace
 
 SharedDescriptor decode_shared_descriptor(uint64_t word, const char* operand) {
-  constexpr Field kStart{0, 14}, kLdo{16, 14}, kSdo{32, 14}, kBaseOffset{49, 3}, kLdoMode{52, 1}, kSwizzle{61, 3};
+  constexpr Field kStart{0, 14}, kLdo{16, 14}, kSdo{32, 14}, kBaseOffset{49, 3}, kLdoMode{52, 1},
+      kSwizzle{61, 3};
   constexpr uint64_t kReserved = (uint64_t{3} << 14) | (uint64_t{3} << 30) | (uint64_t{0xFF} << 53);
   const std::string name = std::string(operand) + " descriptor " + hex(word) + ": ";
   if (word & kReserved) refuse(name + "reserved bits set (14-15, 30-31 and 53-60 must be 0)");
@@ -34,9 +35,11 @@ SharedDescriptor decode_shared_descriptor(uint64_t word, const char* operand) {
   descriptor.sdo = kSdo.of(word) << 4;
   descriptor.swizzle = kSwizzleMode[kSwizzle.of(word)];
   if (descriptor.swizzle < 0) {
-    refuse(name + "swizzle code " + std::to_string(kSwizzle.of(word)) + " is reserved, allowed: 0, 1, 2, 4, 6");
+    refuse(name + "swizzle code " + std::to_string(kSwizzle.of(word)) +
+           " is reserved, allowed: 0, 1, 2, 4, 6");
   }
-  if (kLdoMode.of(word) != 0) refuse(name + "LDO mode (bit 52) must be 0: absolute addresses exist for K=96 only");
+  if (kLdoMode.of(word) != 0)
+    refuse(name + "LDO mode (bit 52) must be 0: absolute addresses exist for K=96 only");
   // OQ8: the base offset acts with a swizzle only, and there must be 0.
   if (descriptor.swizzle != 0 && kBaseOffset.of(word) != 0) {
     refuse(name + "base offset (bits 49-51) is " + std::to_string(kBaseOffset.of(word)) +
@@ -46,7 +49,8 @@ SharedDescriptor decode_shared_descriptor(uint64_t word, const char* operand) {
 }
 
 InstructionDescriptor decode_instruction_descriptor(Kind kind, uint32_t word) {
-  constexpr Field kSelector{0, 2}, kSparse{2, 1}, kSaturate{3, 1}, kDFormat{4, 2}, kAFormat{7, 3}, kBFormat{10, 3};
+  constexpr Field kSelector{0, 2}, kSparse{2, 1}, kSaturate{3, 1}, kDFormat{4, 2}, kAFormat{7, 3},
+      kBFormat{10, 3};
   constexpr Field kNegateA{13, 1}, kNegateB{14, 1}, kTransposeA{15, 1}, kTransposeB{16, 1};
   constexpr Field kN{17, 6}, kM{24, 5}, kMaxShift{30, 2};
   constexpr Field kSfbId{4, 2}, kScaleType{23, 1}, kSfaId{29, 2}, kK96{31, 1};
@@ -56,8 +60,8 @@ InstructionDescriptor decode_instruction_descriptor(Kind kind, uint32_t word) {
   // Bits 24-26 are the low bits of M/16, which M = 128 and 256 leave 0: the M rule covers them.
   const uint32_t reserved = fp4 ? 0x0001904Bu : scaled ? 0x8000004Bu : 0x20800040u;
   if (word & reserved) {
-    refuse("instruction descriptor " + hex(word) + ": reserved bits " + hex(word & reserved) + " set for kind " +
-           std::string(kKindNames[static_cast<int>(kind)]));
+    refuse("instruction descriptor " + hex(word) + ": reserved bits " + hex(word & reserved) +
+           " set for kind " + std::string(kKindNames[static_cast<int>(kind)]));
   }
   InstructionDescriptor d;
   d.sparse = kSparse.of(word);

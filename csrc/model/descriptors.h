@@ -32,7 +32,7 @@ struct InstructionDescriptor {
   bool sparse = false, saturate = false;
   bool negate_a = false, negate_b = false;
   bool a_mn_major = false, b_mn_major = false;
-  uint32_t sparsity_selector = 0, max_shift = 0;            // dense and .ws
+  uint32_t sparsity_selector = 0, max_shift = 0;             // dense and .ws
   uint32_t scale_type = 0, sfa_id = 0, sfb_id = 0, k96 = 0;  // block scaled
 };
 

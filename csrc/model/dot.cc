@@ -49,8 +49,8 @@ uint32_t to_f16(int64_t sum, int unit) {
   if (kept == 0) return SIGNED_UNDERFLOW ? sign : 0u;
   if (exponent < -14) return sign | static_cast<uint32_t>(kept);
   // A carry out of the significand raises the exponent, up to infinity.
-  return sign | std::min<uint32_t>(0x7C00u, (static_cast<uint32_t>(exponent + 14) << 10) +
-                                                static_cast<uint32_t>(kept));
+  return sign | std::min<uint32_t>(
+                    0x7C00u, (static_cast<uint32_t>(exponent + 14) << 10) + static_cast<uint32_t>(kept));
 }
 
 // Collects infinities and NaNs of the terms (numerics.md 4).

@@ -78,7 +78,8 @@ Container container(Kind kind, Format format, bool tmem) {
 Accumulator accumulator(Kind kind, uint32_t code, Format a, Format b) {
   if (kind == Kind::i8) {
     if (code == 2) return Accumulator::s32;
-    refuse("instruction descriptor: D format code " + std::to_string(code) + " for kind::i8, allowed: 2 (int32)");
+    refuse("instruction descriptor: D format code " + std::to_string(code) +
+           " for kind::i8, allowed: 2 (int32)");
   }
   if (code == 1) return Accumulator::f32;
   if (code == 0 && kind == Kind::f8f6f4) return Accumulator::f16;
@@ -170,8 +171,10 @@ void resolve_scales(const Mma& mma, const InstructionDescriptor& d, Form& form) 
   if (d.k96) refuse("instruction descriptor: K = 96 (bit 31) exists on sm_103a and sm_107a only");
   const bool ue4m3_allowed = opcode.kind == Kind::mxf4nvf4 && vec == 4;
   if (d.scale_type == 0 && !ue4m3_allowed) {
-    refuse("instruction descriptor: scale type 0 (float8_e4m3fn) needs kind::mxf4nvf4 with scale_vec::4X, given " +
-           kind_text(opcode.kind) + " with scale_vec::" + std::to_string(vec) + "X");
+    refuse(
+        "instruction descriptor: scale type 0 (float8_e4m3fn) needs kind::mxf4nvf4 with scale_vec::4X, "
+        "given " +
+        kind_text(opcode.kind) + " with scale_vec::" + std::to_string(vec) + "X");
   }
   // OQ12: UE8M0 with scale_vec::4X is accepted.
   for (const auto& [id, name] : {std::pair{d.sfa_id, "SFA"}, std::pair{d.sfb_id, "SFB"}}) {
@@ -214,7 +217,8 @@ Form resolve(const Mma& mma) {
   if (d.max_shift != 0 && !opcode.ws) refuse("instruction descriptor: maximal shift (bits 30-31) needs .ws");
   const bool integer = opcode.kind == Kind::i8;
   if (d.saturate && !integer) refuse("instruction descriptor: saturate (bit 3) is for kind::i8 only");
-  if ((d.negate_a || d.negate_b) && integer) refuse("instruction descriptor: kind::i8 cannot negate (bits 13-14)");
+  if ((d.negate_a || d.negate_b) && integer)
+    refuse("instruction descriptor: kind::i8 cannot negate (bits 13-14)");
 
   Form form;
   form.m = d.m;

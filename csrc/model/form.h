@@ -12,10 +12,10 @@ namespace tcgen05::model {
 
 // How a row's 32 bytes of one K step hold its elements (ptx_contract 6).
 enum class Container : uint8_t {
-  plain8,     // one code per byte
-  plain16,    // little-endian halves
-  plain32,    // words (tf32)
-  nibbles,    // two FP4 codes per byte, low nibble first (mxf4 kinds)
+  plain8,      // one code per byte
+  plain16,     // little-endian halves
+  plain32,     // words (tf32)
+  nibbles,     // two FP4 codes per byte, low nibble first (mxf4 kinds)
   fp6_padded,  // shared memory: 16 codes in 12 bytes, padded to 16
   fp4_padded,  // shared memory: 16 codes in 8 bytes, padded to 16
   fp6_byte,    // TMEM: bits 0-5 of a byte

@@ -24,16 +24,11 @@ struct FormatInfo {
 };
 
 inline constexpr FormatInfo kFormats[] = {
-    {"float16", 16, 16, 5, 10, 15, Specials::ieee},
-    {"bfloat16", 16, 16, 8, 7, 127, Specials::ieee},
-    {"tf32", 19, 32, 8, 10, 127, Specials::ieee},
-    {"float8_e4m3fn", 8, 8, 4, 3, 7, Specials::nan_only},
-    {"float8_e5m2", 8, 8, 5, 2, 15, Specials::ieee},
-    {"float6_e2m3fn", 6, 6, 2, 3, 1, Specials::none},
-    {"float6_e3m2fn", 6, 6, 3, 2, 3, Specials::none},
-    {"float4_e2m1fn", 4, 4, 2, 1, 1, Specials::none},
-    {"int8", 8, 8, 0, 0, 0, Specials::none},
-    {"uint8", 8, 8, 0, 0, 0, Specials::none},
+    {"float16", 16, 16, 5, 10, 15, Specials::ieee},   {"bfloat16", 16, 16, 8, 7, 127, Specials::ieee},
+    {"tf32", 19, 32, 8, 10, 127, Specials::ieee},     {"float8_e4m3fn", 8, 8, 4, 3, 7, Specials::nan_only},
+    {"float8_e5m2", 8, 8, 5, 2, 15, Specials::ieee},  {"float6_e2m3fn", 6, 6, 2, 3, 1, Specials::none},
+    {"float6_e3m2fn", 6, 6, 3, 2, 3, Specials::none}, {"float4_e2m1fn", 4, 4, 2, 1, 1, Specials::none},
+    {"int8", 8, 8, 0, 0, 0, Specials::none},          {"uint8", 8, 8, 0, 0, 0, Specials::none},
 };
 
 inline constexpr const FormatInfo& info(Format format) { return kFormats[static_cast<int>(format)]; }
@@ -49,7 +44,8 @@ struct Number {
 };
 
 // Decodes sign / exponent / fraction fields, the lowest bit of the fraction being bit 0.
-inline Number decode_fields(uint32_t code, int exponent_bits, int fraction_bits, int bias, Specials specials) {
+inline Number decode_fields(uint32_t code, int exponent_bits, int fraction_bits, int bias,
+                            Specials specials) {
   const uint32_t top = (1u << exponent_bits) - 1;
   const uint32_t fraction = code & ((1u << fraction_bits) - 1);
   const uint32_t exponent = (code >> fraction_bits) & top;

@@ -19,7 +19,9 @@ struct Address {
   int lane, column;
 };
 
-Address tmem_address(uint32_t word) { return {static_cast<int>(word >> 16), static_cast<int>(word & 0xFFFF)}; }
+Address tmem_address(uint32_t word) {
+  return {static_cast<int>(word >> 16), static_cast<int>(word & 0xFFFF)};
+}
 
 // OQ13: bits 30-31 of a scale address are masked; the id comes from the instruction descriptor.
 Address scale_address(uint32_t word) { return tmem_address(word & 0x3FFFFFFF); }
@@ -52,8 +54,8 @@ void check_columns(const char* name, int column, int columns) {
 
 void check_lane(const char* name, int lane, bool upper_half_allowed) {
   if (lane == 0 || (upper_half_allowed && lane == 16)) return;
-  refuse(std::string(name) + " address: lane " + std::to_string(lane) + ", allowed for this layout: " +
-         (upper_half_allowed ? "0, 16" : "0"));
+  refuse(std::string(name) + " address: lane " + std::to_string(lane) +
+         ", allowed for this layout: " + (upper_half_allowed ? "0, 16" : "0"));
 }
 
 void check_chunks(const char* name, const uint32_t* chunks, int count, const CtaMemory& cta) {
@@ -82,7 +84,8 @@ void prepare(const Mma& mma, const CtaMemory* ctas, Issue& issue) {
     }
     check_columns("a", issue.a.column, kStepColumns);
   } else {
-    issue.a_count = walk(form.a.shared, form.a.mn_major, form.datapath.rows, element_bytes(form.a), issue.a_chunks);
+    issue.a_count =
+        walk(form.a.shared, form.a.mn_major, form.datapath.rows, element_bytes(form.a), issue.a_chunks);
   }
   issue.b_count = walk(form.b.shared, form.b.mn_major, form.b_rows(), element_bytes(form.b), issue.b_chunks);
   for (int cta = 0; cta < form.cta_group; ++cta) {
@@ -230,8 +233,10 @@ void footprint(const Mma& mma, const CtaMemory* ctas, Footprint& out) {
   const Datapath& path = form.datapath;
   const bool scaled = mma.opcode.block_scaled();
   for (int cta = 0; cta < form.cta_group; ++cta) {
-    for (int i = 0; i < issue.a_count; ++i) out.shared_read(cta, issue.a_chunks[i], payload(form.a.container));
-    for (int i = 0; i < issue.b_count; ++i) out.shared_read(cta, issue.b_chunks[i], payload(form.b.container));
+    for (int i = 0; i < issue.a_count; ++i)
+      out.shared_read(cta, issue.a_chunks[i], payload(form.a.container));
+    for (int i = 0; i < issue.b_count; ++i)
+      out.shared_read(cta, issue.b_chunks[i], payload(form.b.container));
     for (int bank = 0; bank < path.banks; ++bank) {
       const int first_lane = issue.d.lane + bank * path.lane_step;
       for (int row = 0; row < path.rows; ++row) {

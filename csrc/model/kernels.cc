@@ -78,7 +78,8 @@ TCGEN05_INLINE void top_exponents(const KernelArgs& args, int row, int8_t* out) 
 // converted to an integer it is cut toward zero, which is the alignment of numerics.md 1.5. Half of the
 // products stay below 2^31, both halves are added with a check.
 template <Accumulator kD, int kK, bool kScaled>
-TCGEN05_INLINE void fused_row(const KernelArgs& args, int row, const uint32_t* c_in, uint32_t* d, int32_t* slow) {
+TCGEN05_INLINE void fused_row(const KernelArgs& args, int row, const uint32_t* c_in, uint32_t* d,
+                              int32_t* slow) {
   constexpr int kFloor = kD == Accumulator::f16 ? kFloorF16 : kFloorF32;
   constexpr int kFraction = kD == Accumulator::f16 ? 10 : 23;
   int8_t tops[kBlock];
@@ -101,10 +102,10 @@ TCGEN05_INLINE void fused_row(const KernelArgs& args, int row, const uint32_t* c
     const Ints products = relative >= kSmallestSum ? relative + shift : Ints{} + kFloor;
     Ints top = MAX(products, Ints{} + kFloor);
     top = c.significand != 0 ? MAX(top, c.exponent) : top;
-    const Ints aligned = (c.significand << (kFractionBits - kFraction)) >>
-                         MIN(MAX(top - c.exponent, Ints{}), Ints{} + 31);
+    const Ints aligned =
+        (c.significand << (kFractionBits - kFraction)) >> MIN(MAX(top - c.exponent, Ints{}), Ints{} + 31);
     Ints first = (aligned ^ c.negative) - c.negative, second = Ints{};
-    const Ints power = MIN(MAX(kFractionBits + shift - top, Ints{} - 126), Ints{} + 126);
+    const Ints power = MIN(MAX(kFractionBits + 2 * kHeadroom + shift - top, Ints{} - 126), Ints{} + 126);
     const Ints scale_bits = (power + 127) << 23;
     Floats scale;
     std::memcpy(&scale, &scale_bits, sizeof scale);
@@ -170,7 +171,8 @@ TCGEN05_INLINE void cut(Floats& value) {
 
 // FP4 block-scaled kinds (numerics.md 2): group sums are integers below 2^24 / 4 in quarters, so floats
 // hold them, and their products with the scales' significands, exactly; doubles hold the aligned sum.
-TCGEN05_INLINE void grouped_row(const KernelArgs& args, int row, const uint32_t* c_in, uint32_t* d, int32_t* slow) {
+TCGEN05_INLINE void grouped_row(const KernelArgs& args, int row, const uint32_t* c_in, uint32_t* d,
+                                int32_t* slow) {
   const int scale_fraction = args.arithmetic->scale == ScaleFormat::ue4m3 ? 6 : 0;
   for (int v = 0; v < kVectors; ++v) {
     const int lane = v * kVector;
@@ -235,29 +237,23 @@ enum class Row { fused, integer, grouped };
 
 template <Row kRow, Accumulator kD, int kK, bool kScaled>
 TCGEN05_INLINE void all_rows(const KernelArgs& args) {
-  int32_t column_slow[kBlock];
-  for (int lane = 0; lane < kBlock; ++lane) {
-    column_slow[lane] = args.b->slow[lane] != 0 || (kScaled && args.b_scales->slow[lane] != 0);
-  }
+  const uint32_t slow_columns = slow_lanes(*args.b, args.b_scales),
+                 slow_rows = slow_lanes(*args.a, args.a_scales);
   const size_t bytes = static_cast<size_t>(args.columns) * sizeof(uint32_t);
   for (int row = 0; row < args.rows; ++row) {
     uint32_t* d = args.d[row];
     if (d == nullptr) continue;
     alignas(32) uint32_t c[kBlock] = {}, out[kBlock];
-    alignas(32) int32_t slow[kBlock];
+    alignas(32) int32_t marked[kBlock] = {};
     if (args.enable_input_d) std::memcpy(c, d, bytes);
-    if (kRow == Row::integer) {
-      integer_row(args, row, c, out);
-      std::memcpy(d, out, bytes);
-      continue;
-    }
-    if (kRow == Row::grouped) grouped_row(args, row, c, out, slow);
-    if (kRow == Row::fused) fused_row<kD, kK, kScaled>(args, row, c, out, slow);
+    if (kRow == Row::integer) integer_row(args, row, c, out);
+    if (kRow == Row::grouped) grouped_row(args, row, c, out, marked);
+    if (kRow == Row::fused) fused_row<kD, kK, kScaled>(args, row, c, out, marked);
     std::memcpy(d, out, bytes);
-    const int32_t row_slow = args.a->slow[row] != 0 || (kScaled && args.a_scales->slow[row] != 0);
-    int32_t any = 0;
-    for (int lane = 0; lane < kBlock; ++lane) any |= slow[lane] |= column_slow[lane] | row_slow;
-    if (any != 0) args.redo(args.context, row, c, slow);
+    if (kRow == Row::integer) continue;
+    uint32_t slow = (slow_rows >> row) & 1 ? ~0u : slow_columns;
+    for (int lane = 0; lane < kBlock; ++lane) slow |= static_cast<uint32_t>(marked[lane] & 1) << lane;
+    if (slow != 0) args.redo(args.context, row, c, slow);
   }
 }
 
@@ -280,8 +276,12 @@ TCGEN05_INLINE void any_kernel(const KernelArgs& args) {
   return fused_rows<32>(args);
 }
 
+TCGEN05_VARIANTS(run_variant, KernelArgs, any_kernel)
+
 }  // namespace
 
-TCGEN05_VARIANTS(run_kernel, KernelArgs, any_kernel)
+void run_kernel(const KernelArgs& args) {
+  if (!run_fused_avx512(args)) run_variant(args);
+}
 
 }  // namespace tcgen05::model

@@ -19,11 +19,24 @@ struct KernelArgs {
   uint32_t* const* d = nullptr;  // cells per row of the block, nullptr: leave the row alone
   int columns = kBlock;          // live lanes of b
   bool enable_input_d = true;
-  // Called for the marked lanes of one row, with the accumulators as they were.
-  void (*redo)(void* context, int row, const uint32_t* c, const int32_t* slow) = nullptr;
+  // Called for the marked lanes of one row (bit l: lane l), with the accumulators as they were.
+  void (*redo)(void* context, int row, const uint32_t* c, uint32_t slow) = nullptr;
   void* context = nullptr;
 };
 
 void run_kernel(const KernelArgs& args);
+
+// The same for the fused kinds where the processor has AVX-512; false: nothing done.
+bool run_fused_avx512(const KernelArgs& args);
+
+// Lanes of a block that are left to dot().
+inline uint32_t slow_lanes(const Block& block, const ScaleBlock* scales) {
+  uint32_t lanes = 0;
+  for (int lane = 0; lane < kBlock; ++lane) {
+    const bool slow = block.slow[lane] != 0 || (scales != nullptr && scales->slow[lane] != 0);
+    lanes |= static_cast<uint32_t>(slow) << lane;
+  }
+  return lanes;
+}
 
 }  // namespace tcgen05::model

@@ -59,6 +59,7 @@ TCGEN05_INLINE void decode_floats(const DecodeArgs& args, int lane) {
   const Ints shift = high > -1000 ? (args.grouped ? Ints{} : high) : Ints{};
   const Ints too_wide = (high - low) > kWidestRange;
   slow |= too_wide;
+  const int headroom = args.grouped ? 0 : kHeadroom;
   const int flip = args.negate ? 1 << sign_bit : 0;
   for (int k = 0; k < args.k_count; ++k) {
     LOAD(Ints, code, args.codes[k] + lane);
@@ -66,7 +67,7 @@ TCGEN05_INLINE void decode_floats(const DecodeArgs& args, int lane) {
     // A slow lane is computed again by dot(): zeros keep its arithmetic here within range.
     const Ints significand = ~too_wide & significands[k];
     const Ints live = significand != 0, relative = live & (exponents[k] - shift);
-    const Ints power_bits = (relative + (127 - fraction_bits)) << 23;
+    const Ints power_bits = (relative + (127 - fraction_bits - headroom)) << 23;
     LOAD(Floats, power, &power_bits);
     const Floats magnitude = __builtin_convertvector(significand, Floats) * power;
     LOAD(Ints, bits, &magnitude);
@@ -100,11 +101,13 @@ TCGEN05_VARIANTS(decode_variant, DecodeArgs, decode_any)
 
 }  // namespace
 
-void decode_block(Format format, int k_count, bool negate, bool grouped, const uint32_t (*codes)[kBlock], Block& block) {
+void decode_block(Format format, int k_count, bool negate, bool grouped, const uint32_t (*codes)[kBlock],
+                  Block& block) {
   decode_variant({format, k_count, negate, grouped, codes, &block});
 }
 
-void decode_scales(ScaleFormat format, int groups, int scales, int lanes, const uint8_t (*bytes)[4], ScaleBlock& block) {
+void decode_scales(ScaleFormat format, int groups, int scales, int lanes, const uint8_t (*bytes)[4],
+                   ScaleBlock& block) {
   for (int group = 0; group < groups; ++group) {
     for (int lane = 0; lane < lanes; ++lane) {
       const Number scale = decode_scale(format, bytes[lane][group * scales / groups]);
@@ -150,7 +153,8 @@ void unpack_codes(Container container, const uint8_t* row, uint32_t* codes) {
   }
 }
 
-void Panel::build(const Operand& operand, const Arithmetic& arithmetic, bool negate, int rows, int bank_rows) {
+void Panel::build(const Operand& operand, const Arithmetic& arithmetic, bool negate, int rows,
+                  int bank_rows) {
   container_ = operand.container;
   blocks_per_bank_ = (bank_rows + kBlock - 1) / kBlock;
   const int needed = rows / bank_rows * blocks_per_bank_;
@@ -161,7 +165,8 @@ void Panel::build(const Operand& operand, const Arithmetic& arithmetic, bool neg
   uint32_t codes[kMaxK][kBlock];
   for (int index = 0; index < needed; ++index) {
     const int inside = index % blocks_per_bank_ * kBlock;
-    const int first = index / blocks_per_bank_ * bank_rows + inside, lanes = std::min(kBlock, bank_rows - inside);
+    const int first = index / blocks_per_bank_ * bank_rows + inside,
+              lanes = std::min(kBlock, bank_rows - inside);
     uint32_t row[kMaxK];
     if (lanes < kBlock) std::memset(codes, 0, sizeof codes);
     for (int lane = 0; lane < lanes; ++lane) {

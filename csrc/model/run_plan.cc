@@ -18,7 +18,8 @@ uint32_t with_scale_ids(uint32_t idesc, uint32_t sfa, uint32_t sfb) {
 }
 
 Mma issue(const Plan& plan, int64_t m, int64_t n, int64_t k) {
-  const size_t mk = static_cast<size_t>(m * plan.k_repeat + k), nk = static_cast<size_t>(n * plan.k_repeat + k);
+  const size_t mk = static_cast<size_t>(m * plan.k_repeat + k),
+               nk = static_cast<size_t>(n * plan.k_repeat + k);
   Mma mma;
   mma.opcode = plan.opcode;
   mma.idesc = plan.idesc;
@@ -38,9 +39,10 @@ Mma issue(const Plan& plan, int64_t m, int64_t n, int64_t k) {
 void require_columns(const char* name, uint32_t address, int columns, const Placement& place) {
   const int64_t column = address & 0xFFFF;
   if (column >= place.base && column + columns <= place.base + place.size) return;
-  throw std::invalid_argument(std::string("plan attribute ") + name + ": a tile takes columns " + std::to_string(column) +
-                              " to " + std::to_string(column + columns - 1) + ", its allocation is " +
-                              std::to_string(place.base) + " to " + std::to_string(place.base + place.size - 1));
+  throw std::invalid_argument(std::string("plan attribute ") + name + ": a tile takes columns " +
+                              std::to_string(column) + " to " + std::to_string(column + columns - 1) +
+                              ", its allocation is " + std::to_string(place.base) + " to " +
+                              std::to_string(place.base + place.size - 1));
 }
 
 // Legal, within the memories, and D within its own allocation, so that no operand changes on the way.
@@ -103,7 +105,8 @@ void Workspace::run(const Operands& operands) {
   if (!operands.pred) {
     const size_t bytes = static_cast<size_t>(plan.d.elements() * plan.d.item_bytes);
     for (int cta = 0; cta < plan.opcode.cta_group; ++cta) {
-      if (operands.d_out[cta] != operands.d_in[cta]) std::memcpy(operands.d_out[cta], operands.d_in[cta], bytes);
+      if (operands.d_out[cta] != operands.d_in[cta])
+        std::memcpy(operands.d_out[cta], operands.d_in[cta], bytes);
     }
     return;
   }

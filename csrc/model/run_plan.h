@@ -19,8 +19,8 @@ struct Operands {
   const uint8_t* b[2] = {};
   const uint8_t* sfa[2] = {};  // block scaled only
   const uint8_t* sfb[2] = {};
-  bool accum = false;                              // concerns the first K issue of each tile
-  bool pred = true;                                // false: nothing is issued
+  bool accum = false;                             // concerns the first K issue of each tile
+  bool pred = true;                               // false: nothing is issued
   const uint32_t* disable_output_lane = nullptr;  // 4 words per CTA, or none
   uint64_t zero_column_mask = 0;
 };

@@ -130,7 +130,8 @@ void check_shared(const char* name, const Placement& place) {
   if (place.elements() == 0) return;
   // A padded FP6/FP4 container holds element x in block x / 16 of 16 bytes: x counts nominal bytes.
   const int64_t capacity = place.size * 8 / place.bits;
-  const int64_t bits = place.swizzle_shift >= 0 ? place.swizzle_mask : place.swizzle_mask << -place.swizzle_shift;
+  const int64_t bits =
+      place.swizzle_shift >= 0 ? place.swizzle_mask : place.swizzle_mask << -place.swizzle_shift;
   if (range.low >= 0 && (range.high | bits) < capacity) return;
   if (range.low >= 0 && range.high < 2 * kSharedBudget && largest_swizzled(place) < capacity) return;
   refuse(name, "elements " + std::to_string(range.low) + " to " + std::to_string(range.high) +
@@ -158,7 +159,8 @@ Axis read_axis(const char* name, Reader& reader) {
   axis.digits = reader.digits("an axis' digits");
   __int128 held = 1;
   for (const Digit& digit : axis.digits) held = std::min<__int128>(held * digit.extent, kMaxCoordinate);
-  if (held < axis.size) refuse(name, "an axis' digits hold fewer than its " + std::to_string(axis.size) + " entries");
+  if (held < axis.size)
+    refuse(name, "an axis' digits hold fewer than its " + std::to_string(axis.size) + " entries");
   return axis;
 }
 
@@ -167,11 +169,13 @@ void check_widths(const char* name, const Placement& place) {
   const bool whole = place.item_bytes * 8 == place.bits;
   const bool nibbles = place.packing == Packing::plain && place.item_bytes == 1 && place.bits == 4;
   const bool padded_ok = place.packing == Packing::plain || place.bits == 8;
-  if ((place.item_bytes == 1 || place.item_bytes == 2 || place.item_bytes == 4) && (whole || nibbles) && padded_ok) {
+  if ((place.item_bytes == 1 || place.item_bytes == 2 || place.item_bytes == 4) && (whole || nibbles) &&
+      padded_ok) {
     return;
   }
   refuse(name, std::to_string(place.item_bytes) + "-byte items as elements of " + std::to_string(place.bits) +
-                   " bits with packing " + std::to_string(static_cast<int64_t>(place.packing)) + " do not exist");
+                   " bits with packing " + std::to_string(static_cast<int64_t>(place.packing)) +
+                   " do not exist");
 }
 
 Placement read_placement(const char* name, Int64s list, int64_t shared_bytes, int64_t tmem_columns) {
@@ -255,7 +259,8 @@ int64_t scalar(const char* name, int64_t value, int64_t low, int64_t high) {
 }
 
 void read_repeats(Int64s repeats, Plan& plan) {
-  if (repeats.size != 3) refuse("repeats", "has " + std::to_string(repeats.size) + " entries, expected 3: M, N, K");
+  if (repeats.size != 3)
+    refuse("repeats", "has " + std::to_string(repeats.size) + " entries, expected 3: M, N, K");
   plan.m_repeat = scalar("repeats", repeats.data[0], 1, kMaxCoordinate);
   plan.n_repeat = scalar("repeats", repeats.data[1], 1, kMaxCoordinate);
   plan.k_repeat = scalar("repeats", repeats.data[2], 1, kMaxCoordinate);
