@@ -240,6 +240,8 @@ def _transposition(index: TileLayout, count: int) -> tuple[list[int], list[int]]
     digits = [digit for axis in axes for digit in axis.digits]
     if dict(index.offset).get(_LEAF.name) or any(axis.capacity != axis.size for axis in axes):
         return None
+    if math.prod(digit.extent for digit in digits) != count:
+        return None
     by_stride = sorted(range(len(digits)), key=lambda i: -digits[i].stride(_LEAF.name))
     stride = count
     for number in by_stride:

@@ -13,7 +13,7 @@ import jax.numpy as jnp
 import numpy as np
 
 from ..descriptors import ZeroColumnMask
-from ..isa import Opcode, check_offered
+from ..isa import Opcode, check_offered, static_shape
 from ..layouts import TileLayout
 from ..operands import PlacedOperand
 
@@ -142,7 +142,7 @@ def read_call(
 ) -> tuple[Call, list[Any]]:
     """Arguments of `mma` -> (call, arrays in the primitive's order); TypeError or ValueError names the argument."""
     parsed = _read_opcode(opcode)
-    shape = _read_shape(instruction_shape)
+    shape = static_shape(instruction_shape)
     check_offered(parsed, shape[2])
     operands = _read_operands(parsed, d, a, b, sfa, sfb)
     specs = tuple(
@@ -194,11 +194,6 @@ def _static_tuple(name: str, value: Any, fields: str) -> tuple[int, ...]:
         raise TypeError(f"{name}: got {value!r}; expected {count} ints {fields}")
     labels = fields.strip("()").split(", ")
     return tuple(static_int(f"{name} {label}", v) for label, v in zip(labels, value, strict=True))
-
-
-def _read_shape(value: Any) -> tuple[int, int, int]:
-    m, n, k = _static_tuple("instruction_shape", value, "(M, N, K)")
-    return m, n, k
 
 
 def _read_opcode(opcode: Any) -> Opcode:
@@ -330,7 +325,10 @@ def check_zero_column_mask(value: int) -> None:
     """A mask that `mma` offers: decodable, and without a column shift (OQ14)."""
     if not 0 <= value < 1 << 64:
         raise ValueError(f"zero_column_mask: got {value:#x}; expected 64 bits")
-    decoded = ZeroColumnMask.decode(value)
+    try:
+        decoded = ZeroColumnMask.decode(value)
+    except ValueError as error:
+        raise ValueError(f"zero_column_mask: got {value:#x}; {error}") from None
     if decoded.column_shift:
         raise ValueError(
             f"zero_column_mask: got column shift {decoded.column_shift}; mma offers only 0 (a shifted B is not offered)"

@@ -48,9 +48,9 @@ def _check_replicas(name: str, view: TileLayout, wanted: tuple[tuple[int, int], 
     """Replicas must be exactly `wanted`: (extent, lanes) pairs."""
     given = [(r.extent, r.strides) for r in view.canonical().replicas]
     if given != [(extent, (("TLane", lanes),)) for extent, lanes in wanted]:
-        raise ValueError(
-            f"{name}: got the replicas {[str(r) for r in view.replicas]}; the instruction wants {rule}"
-        )
+        steps = [(r.extent, *(f"{stride} along {axis}" for axis, stride in r.strides)) for r in view.replicas]
+        shown = ", ".join(f"{extent} at {' and '.join(strides)}" for extent, *strides in steps) or "none"
+        raise ValueError(f"{name}: got these replicas: {shown}; the instruction wants {rule}")
 
 
 def d_starts(view: TileLayout, opcode: Opcode, m: int, n: int, bits: int) -> tuple[tuple[int, ...], int]:

@@ -1,0 +1,663 @@
+"""The rules of one call: each accepts its edge, and refuses what lies just past it with a message that says
+which argument, what was given and what is allowed.
+
+A row is a call and, for a refusal, words that its message must have. Values come from the document, PTX ISA 9.4
+and design section 5 (OQ numbers), not from the package.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import jax
+import jax.numpy as jnp
+import ml_dtypes
+import numpy as np
+import pytest
+from base_calls import Call, assert_exact, changed, leaves, legal_call, made, refuse, with_leaves
+
+import jax_tcgen05 as tc
+
+S, R, TLane, TCol = tc.S, tc.R, tc.TLane, tc.TCol
+Make = Callable[[], Call]
+
+
+def shaped(M: int, N: int, K: int, /, kind: str = "f16", **form: Any) -> Make:
+    """A legal call but for its instruction_shape."""
+    return lambda: legal_call(kind, **form) | {"instruction_shape": (M, N, K)}
+
+
+# M, N and K (OQ1, OQ19; B39, B45, B87)
+
+N_EDGES = [
+    # form of the call, N accepted, N refused, words of the rule
+    ({}, (8, 24, 256), (0, -8, 4, 12, 264, 512), ("8..256 step 8", "PTX ISA 9.4", "OQ1")),
+    ({"M": 64}, (8, 24, 256), (4, 20, 264), ("8..256 step 8", "PTX ISA 9.4")),
+    ({"group": 2, "M": 256}, (16, 48, 256), (8, 24, 272), ("16..256 step 16", "PTX ISA 9.4")),
+    ({"group": 2, "M": 128}, (16, 48, 256), (8, 24, 272), ("16..256 step 16",)),
+    ({"M": 64, "a_swizzle": None}, (8, 24), (4, 12), ("8..256 step 8", "CUTLASS", "TMEM")),
+    ({"M": 128, "a_swizzle": None}, (16, 48), (8, 24), ("16..256 step 16", "CUTLASS", "TMEM")),
+    ({"group": 2, "M": 256, "a_swizzle": None}, (32, 96), (16, 48), ("32..256 step 32", "CUTLASS")),
+    ({"kind": "i8"}, (8, 16, 24, 48, 256), (40, 56, 4), ("8, 16, 24, 32", "kind i8")),
+    ({"kind": "i8", "group": 2, "M": 256}, (32, 64), (16, 48), ("32..256 step 32", "kind i8")),
+    ({"kind": "i8", "M": 64, "a_swizzle": None}, (8, 16, 24), (40,), ("kind i8",)),
+    ({"kind": "i8", "M": 128, "a_swizzle": None}, (16, 32), (8, 24), ("16..256 step 16", "kind i8")),
+    ({"ws": True, "M": 64}, (64, 128, 256), (32, 96, 192), ("64, 128, 256", ".ws")),
+    ({"ws": True, "M": 32}, (64, 256), (8, 32), ("64, 128, 256",)),
+    ({"kind": "mxf8f6f4"}, (8, 24, 256), (4, 12), ("8..256 step 8", "block scale")),
+    ({"kind": "mxf8f6f4", "a_swizzle": None}, (8, 24), (4, 12), ("8..256 step 8",)),
+    ({"kind": "mxf4", "group": 2, "M": 256}, (16, 48), (8, 24), ("16..256 step 16", "block scale")),
+    ({"kind": "f8f6f4", "b_major": "mn"}, (16, 48), (8, 24), ("16..256 step 16", "MN-major")),
+    (
+        {"kind": "f8f6f4", "b_major": "mn", "group": 2, "M": 256},
+        (32, 64),
+        (16, 48),
+        ("32..256 step 32", "MN-major"),
+    ),
+]
+
+
+@pytest.mark.parametrize(("form", "accepted", "refused", "words"), N_EDGES, ids=lambda x: str(x)[:60])
+def test_n_steps(form, accepted, refused, words):
+    for n in accepted:
+        assert tc.plan(**legal_call(**{"N": n} | form)).instruction_shape[1] == n
+    base = legal_call(**form)
+    m, _, k = base["instruction_shape"]
+    for n in refused:
+        refuse(shaped(m, n, k, **form), ValueError, "instruction_shape", "N", f"got {n};", *words)
+
+
+M_EDGES = [
+    ({}, (64, 128), (32, 96, 192, 256, 512)),
+    ({"group": 2, "M": 256}, (128, 256), (64, 192, 512)),
+    ({"ws": True}, (32, 64, 128), (16, 96, 256)),
+    ({"kind": "mxf4"}, (128,), (64, 256)),
+    ({"kind": "mxf8f6f4", "group": 2, "M": 256}, (128, 256), (64, 512)),
+]
+
+
+@pytest.mark.parametrize(("form", "accepted", "refused"), M_EDGES, ids=lambda x: str(x)[:60])
+def test_m_values(form, accepted, refused):
+    for m in accepted:
+        assert tc.plan(**legal_call(**form | {"M": m})).instruction_shape[0] == m
+    _, n, k = legal_call(**form)["instruction_shape"]
+    for m in refused:
+        allowed = ", ".join(map(str, accepted))
+        refuse(shaped(m, n, k, **form), ValueError, "instruction_shape", "M", f"got {m};", allowed)
+
+
+K_OF_KINDS = {"f16": 16, "tf32": 8, "f8f6f4": 32, "i8": 32, "mxf8f6f4": 32, "mxf4": 64, "mxf4nvf4": 64}
+
+
+@pytest.mark.parametrize(("kind", "k"), K_OF_KINDS.items())
+def test_smallest_shapes_are_exact_and_the_next_smaller_refused(kind, k):
+    m = 128 if kind.startswith("mx") else 64
+    assert_exact(legal_call(kind, m, 8))
+    for wrong in (k - 1, k + 1, k // 2, 2 * k, 0):
+        text = refuse(
+            shaped(m, 8, wrong, kind, M=m), ValueError, "instruction_shape", "K", f"got {wrong};", k
+        )
+        assert kind in text
+
+
+def test_k_96_belongs_to_other_targets():
+    block = {"kind": "mxf4nvf4", "scale": "block16"}
+    refuse(shaped(128, 64, 96, **block), ValueError, "K=96", "sm_103a", "OQ2", "without it")
+    # 4X means 16 * 4 = 64 elements, on every target.
+    with pytest.raises(ValueError, match=r"K: got 96.*64.*4 scales \* 16"):
+        tc.legal(
+            "tcgen05.mma.cta_group::1.kind::mxf4nvf4.block_scale.scale_vec::4X",
+            (128, 64, 96),
+            *("float4_e2m1fn",) * 2,
+            "float32",
+            target="sm_103a",
+        )
+
+
+@pytest.mark.parametrize("modifier", [".sp", ".ashift"])
+def test_what_is_not_offered(modifier):
+    text = (
+        "tcgen05.mma.sp.cta_group::1.kind::f16"
+        if modifier == ".sp"
+        else "tcgen05.mma.cta_group::1.kind::f16.ashift"
+    )
+    form = {} if modifier == ".sp" else {"a_swizzle": None}
+    assert str(tc.Opcode.parse(text)) == text  # parsed
+    refuse(changed(made(**form), opcode=text), ValueError, "opcode", modifier, "not offered", "without it")
+
+
+COLLECTORS = [f"a::{op}" for op in ("fill", "use", "lastuse", "discard")]
+
+
+@pytest.mark.parametrize("collector", [*COLLECTORS, "b0::fill", "b1::use", "b2::lastuse", "b3::discard"])
+def test_collectors_change_no_result(collector):
+    call = legal_call(ws=collector.startswith("b"))
+    hinted = call | {"opcode": f"{call['opcode']}.collector::{collector}"}
+    np.testing.assert_array_equal(tc.mma(**hinted).leaf, tc.mma(**call).leaf)
+    other = call | {
+        "opcode": f"{call['opcode']}.collector::{'a' if call['opcode'].count('.ws') else 'b0'}::use"
+    }
+    refuse(lambda: other, ValueError, "opcode", "collector", "fill, use, lastuse, discard")
+
+
+# Static arguments (B39, B73)
+
+
+@pytest.mark.parametrize(
+    ("name", "value", "error", "words"),
+    [
+        ("instruction_shape", (128, 64), TypeError, ("(128, 64)", "3 ints")),
+        ("instruction_shape", (128, 64, 16, 1), TypeError, ("3 ints",)),
+        ("instruction_shape", None, TypeError, ("None", "(M, N, K)")),
+        ("instruction_shape", "128", TypeError, ("'128'",)),
+        ("instruction_shape", (128.0, 64, 16), TypeError, ("M", "128.0", "int")),
+        ("instruction_shape", (128, True, 16), TypeError, ("N", "True", "int")),
+        ("a_descriptor", (16, 256), TypeError, ("(16, 256)", "3 ints")),
+        ("a_descriptor", (16, 256.0, 1), TypeError, ("sdo_bytes", "256.0", "int")),
+        ("a_descriptor", None, TypeError, ("None", "(ldo_bytes, sdo_bytes, swizzle)")),
+        ("b_descriptor", None, TypeError, ("None", "(ldo_bytes, sdo_bytes, swizzle)")),
+        ("b_descriptor", "16", TypeError, ("'16'",)),
+        ("opcode", 5, TypeError, ("int", "str")),
+        ("opcode", "wgmma.mma_async", ValueError, ("'wgmma.mma_async'", "tcgen05.mma")),
+        ("a_major", "m", ValueError, ("'m'", "'k', 'mn'")),
+        ("b_major", 0, ValueError, ("0", "'k', 'mn'")),
+        ("a_format", "float8_e4m3fnuz", ValueError, ("float8_e4m3fnuz", "float16, bfloat16")),
+        ("b_format", b"fp8", TypeError, ("b'fp8'", "name of a format")),
+        ("neg_a", 1, TypeError, ("1", "bool")),
+        ("sat_d", "no", TypeError, ("'no'", "bool")),
+    ],
+    ids=lambda x: str(x)[:40],
+)
+def test_static_arguments(name, value, error, words):
+    refuse(changed(made(), **{name: value}), error, name, *words)
+
+
+@pytest.mark.parametrize("name", ["instruction_shape", "a_descriptor", "b_descriptor"])
+@pytest.mark.parametrize("whole", [True, False])
+def test_traced_tuples_are_refused(name, whole):
+    call = legal_call()
+
+    def function(x):
+        return tc.mma(**call | {name: x if whole else (call[name][0], call[name][1], x[2])}).leaf
+
+    with pytest.raises(TypeError, match=rf"{name}.*traced.*must be static"):
+        jax.jit(function)(jnp.array(call[name]))
+
+
+@pytest.mark.parametrize("name", ["neg_a", "neg_b", "sat_d"])
+def test_traced_flags_are_refused(name):
+    call = legal_call()
+    with pytest.raises(TypeError, match=rf"{name}.*traced.*must be static"):
+        jax.jit(lambda x: tc.mma(**call | {name: x}).leaf)(True)
+
+
+# Formats
+
+
+def with_dtype(call: Call, **dtypes: Any) -> Call:
+    """The call with other arrays' dtypes, in layouts of the same container width."""
+    arrays = {name: leaves(call)[name].astype(dtype) for name, dtype in dtypes.items()}
+    return with_leaves(call, arrays)
+
+
+FORMATS_ACCEPTED = {
+    "bf16": made(a_format="bfloat16", b_format="bfloat16"),
+    "f16 with bf16 (OQ6)": made(a_format="float16", b_format="bfloat16"),
+    "f16 D": made(d_format="float16"),
+    "f8f6f4, f16 D": made("f8f6f4", d_format="float16"),
+    "fp6 with fp4": made("f8f6f4", a_format="float6_e2m3fn", b_format="float4_e2m1fn", packed_arrays=False),
+    "int8 with uint8": made("i8", a_format="int8", b_format="uint8"),
+    "mxf4nvf4 4X with UE8M0 (OQ12)": made("mxf4nvf4", scale_format="float8_e8m0fnu"),
+    "mxf4nvf4 4X with UE4M3": made("mxf4nvf4", scale_format="float8_e4m3fn"),
+    "mxf4nvf4 2X": made("mxf4nvf4", scale="scale_vec::2X"),
+    "mxf4nvf4 block32": made("mxf4nvf4", scale="block32"),
+    "mxf4 without a spelling": made("mxf4", scale=""),
+    "mxf8f6f4 without a spelling": made("mxf8f6f4", scale=""),
+}
+
+
+@pytest.mark.parametrize("name", FORMATS_ACCEPTED)
+def test_formats_accepted(name):
+    assert_exact(FORMATS_ACCEPTED[name]())
+
+
+E8M0, E4M3 = ml_dtypes.float8_e8m0fnu, ml_dtypes.float8_e4m3fn
+FORMATS_REFUSED = {
+    "f16 D of bf16": (
+        lambda: with_dtype(legal_call(d_format="float16"), b=jnp.bfloat16),
+        ("d_format", "float16", "float32", "bfloat16"),
+    ),
+    "f32 without tf32": (
+        lambda: {k: v for k, v in legal_call("tf32").items() if k != "a_format"},
+        ("a_format", "float32", "allowed: tf32", "asked for"),
+    ),
+    "tf32 D": (lambda: with_dtype(legal_call("tf32"), d=jnp.int32), ("d_format", "int32", "float32")),
+    "f16 kind, int D": (
+        lambda: with_dtype(legal_call(), d=jnp.int32),
+        ("d_format", "int32", "float32, float16"),
+    ),
+    "i8 kind, float D": (
+        lambda: with_dtype(legal_call("i8"), d=jnp.float32),
+        ("d_format", "float32", "int32"),
+    ),
+    "mx kind, f16 D": (
+        lambda: with_leaves(legal_call("mxf4"), {}) | {"d": legal_call(d_format="float16")["d"]},
+        ("d_format", "float16", "float32"),
+    ),
+    "f8 kind, f16 A": (
+        lambda: (
+            legal_call()
+            | {"opcode": "tcgen05.mma.cta_group::1.kind::f8f6f4", "instruction_shape": (128, 64, 32)}
+        ),
+        ("a_format", "float16", "float8_e4m3fn, float8_e5m2"),
+    ),
+    "codes without a format": (
+        lambda: {k: v for k, v in legal_call("f8f6f4", a_format="float6_e2m3fn").items() if k != "a_format"},
+        ("a_format", "uint8", "float6_e2m3fn, float6_e3m2fn, float4_e2m1fn"),
+    ),
+    "e5m2 over e4m3": (
+        changed(made("f8f6f4"), a_format="float8_e5m2"),
+        ("a_format", "float8_e5m2", "allowed: float8_e4m3fn", "array of float8_e4m3fn"),
+    ),
+    "uint8 over int8": (
+        changed(made("i8"), b_format="uint8"),
+        ("b_format", "'uint8'", "allowed: int8", "array of int8"),
+    ),
+    "e4m3fnuz": (
+        changed(made("f8f6f4"), a_format="float8_e4m3fnuz"),
+        ("a_format", "float8_e4m3fnuz", "float8_e4m3fn, "),
+    ),
+    "e8m0 elements": (
+        changed(made("f8f6f4"), b_format="float8_e8m0fnu"),
+        ("b_format", "float8_e8m0fnu", "float8_e5m2"),
+    ),
+    "mxf4 of e4m3": (
+        changed(made("mxf4"), a_format="float8_e4m3fn"),
+        ("a_format", "float8_e4m3fn", "float4_e2m1fn"),
+    ),
+    "UE4M3 by 32": (
+        made("mxf4nvf4", scale="scale_vec::2X", scale_format="float8_e4m3fn"),
+        ("scale_format", "float8_e4m3fn", "float8_e8m0fnu", "32 elements"),
+    ),
+    "UE4M3 in mxf8f6f4": (
+        made("mxf8f6f4", scale_format="float8_e4m3fn"),
+        ("scale_format", "float8_e4m3fn", "float8_e8m0fnu"),
+    ),
+    "two scale formats": (
+        lambda: (
+            legal_call("mxf4nvf4", scale_format="float8_e4m3fn")
+            | {"sfb": legal_call("mxf4nvf4", scale_format="float8_e8m0fnu")["sfb"]}
+        ),
+        ("sfb", "float8_e8m0fnu", "sfa has float8_e4m3fn", "same"),
+    ),
+}
+
+
+@pytest.mark.parametrize("name", FORMATS_REFUSED)
+def test_formats_refused(name):
+    make, words = FORMATS_REFUSED[name]
+    refuse(make, ValueError, *words)
+
+
+# Majors and modifiers
+
+MAJORS_ACCEPTED = {
+    "f16, both": made(a_major="mn", b_major="mn", a_swizzle=3, b_swizzle=3),
+    "bf16, unswizzled": made(a_format="bfloat16", b_format="bfloat16", a_major="mn", b_major="mn"),
+    "f8f6f4": made("f8f6f4", a_major="mn", b_major="mn", a_swizzle=2, b_swizzle=1),
+    "i8": made("i8", a_major="mn", b_major="mn"),
+    "mxf8f6f4": made("mxf8f6f4", a_major="mn", b_major="mn", a_swizzle=3, b_swizzle=2),
+    "tf32 in mode 4": made("tf32", a_major="mn", b_major="mn", a_swizzle=4, b_swizzle=4),
+}
+
+
+@pytest.mark.parametrize("name", MAJORS_ACCEPTED)
+def test_majors_accepted(name):
+    assert_exact(MAJORS_ACCEPTED[name]())
+
+
+def codes(kind: str, fmt: str) -> Make:
+    return made(kind, a_format=fmt, b_format=fmt, packed_arrays=False)
+
+
+MAJORS_REFUSED = {
+    "fp6 A": (
+        changed(codes("f8f6f4", "float6_e2m3fn"), a_major="mn"),
+        ("a_major", "'mn'", "'k'", "float6_e2m3fn"),
+    ),
+    "fp4 B in mxf8f6f4": (
+        changed(codes("mxf8f6f4", "float4_e2m1fn"), b_major="mn"),
+        ("b_major", "'mn'", "'k'", "float4_e2m1fn"),
+    ),
+    "mxf4": (changed(made("mxf4"), b_major="mn"), ("b_major", "'mn'", "'k'", "float4_e2m1fn")),
+    "A in TMEM": (
+        changed(made(a_swizzle=None), a_major="mn"),
+        ("a_major", "'mn'", "'k'", "neither a major nor a descriptor"),
+    ),
+    "A in TMEM with a descriptor": (
+        changed(made(a_swizzle=None), a_descriptor=(16, 256, 1)),
+        ("a_descriptor", "(16, 256, 1)", "TMEM", "leave it out"),
+    ),
+    "neg_a of i8": (changed(made("i8"), neg_a=True), ("neg_a", "True", "allowed: False", "i8")),
+    "neg_b of i8": (changed(made("i8"), neg_b=True), ("neg_b", "True", "allowed: False", "i8")),
+    "sat_d of f16": (changed(made(), sat_d=True), ("sat_d", "True", "allowed: False", "only kind i8", "f16")),
+    "sat_d of mxf4": (changed(made("mxf4"), sat_d=True), ("sat_d", "True", "allowed: False", "mxf4")),
+}
+
+
+@pytest.mark.parametrize("name", MAJORS_REFUSED)
+def test_majors_and_modifiers_refused(name):
+    make, words = MAJORS_REFUSED[name]
+    refuse(make, ValueError, *words)
+
+
+@pytest.mark.parametrize("kind", [kind for kind in K_OF_KINDS if kind != "i8"])
+def test_negation_accepted(kind):
+    call = legal_call(kind)
+    assert_exact(call | {"neg_a": True})
+    assert_exact(call | {"neg_b": np.True_})
+    both = tc.mma(**call | {"neg_a": True, "neg_b": True})
+    np.testing.assert_array_equal(both.leaf, tc.mma(**call).leaf)
+
+
+# Operands
+
+
+def test_every_operand_must_be_placed_and_in_its_storage():
+    call = legal_call("mxf8f6f4")
+    wanted = {"d": "tmem", "b": "shared", "sfa": "tmem", "sfb": "tmem"}
+    for name in ("d", "a", "b", "sfa", "sfb"):
+        refuse(
+            lambda name=name: call | {name: jnp.zeros((1, 1, 128, 64))},
+            TypeError,
+            f"{name}:",
+            "placed operand",
+        )
+        if name in wanted:
+            other = call["a"] if wanted[name] == "tmem" else call["d"]
+            given = "shared" if wanted[name] == "tmem" else "tmem"
+            refuse(
+                lambda name=name, other=other: call | {name: other},
+                ValueError,
+                f"{name}:",
+                given,
+                wanted[name],
+            )
+    refuse(lambda: call | {"d": None}, TypeError, "d:", "None", "tmem_empty")
+
+
+def test_scales_missing_or_extra():
+    """B37: four distinct errors, and the next valid call works."""
+    call = legal_call("mxf8f6f4")
+    scales = {name: call[name] for name in ("sfa", "sfb")}
+    dense, ws = legal_call("f8f6f4"), legal_call("f8f6f4", ws=True)
+    texts = {
+        refuse(lambda: call | {"sfb": None}, TypeError, "sfb: got None", "needs both"),
+        refuse(lambda: call | {"sfa": None}, TypeError, "sfa: got None", "needs both"),
+        refuse(lambda: dense | scales, TypeError, "sfa: given", "dense form", ".block_scale"),
+        refuse(lambda: ws | scales, TypeError, "sfa: given", ".ws form", ".block_scale"),
+        refuse(lambda: dense | {"sfb": scales["sfb"]}, TypeError, "sfb: given", "dense form"),
+    }
+    assert len(texts) == 5
+    assert_exact(call)
+
+
+# Prefixes (B19)
+
+
+@pytest.mark.parametrize("batch", [(), (2,), (2, 3, 1)])
+@pytest.mark.parametrize("group", [1, 2])
+def test_a_batch_equals_a_loop(batch, group):
+    call = legal_call(M=128 * group, N=32, group=group, batch=batch, repeats=(1, 1, 2))
+    got = np.asarray(tc.mma(**call).leaf)
+    arrays = leaves(call)
+    for index in np.ndindex(batch):
+        where = ((slice(None),) if group == 2 else ()) + index
+        one = with_leaves(call, {name: x[where] for name, x in arrays.items()})
+        np.testing.assert_array_equal(got[where], tc.mma(**one).leaf)
+
+
+def cut(make: Make, **changes: Callable[[jax.Array], Any]) -> Make:
+    """Some of the operands' arrays changed."""
+
+    def build() -> Call:
+        call = make()
+        return with_leaves(call, {name: change(leaves(call)[name]) for name, change in changes.items()})
+
+    return build
+
+
+PREFIXES_ACCEPTED = {
+    "A broadcast": made(batch=(3,), N=16, broadcast=("a",)),
+    "all but D broadcast": made("mxf4", batch=(3, 2), N=16, broadcast=("a", "b", "sfa", "sfb")),
+    "SFB shared by a pair": made("mxf8f6f4", M=256, group=2, N=16, shared_sfb=True),
+}
+
+
+@pytest.mark.parametrize("name", PREFIXES_ACCEPTED)
+def test_prefixes_accepted(name):
+    assert_exact(PREFIXES_ACCEPTED[name]())
+
+
+PAIR = made(M=256, group=2, batch=(3,))
+PREFIXES_REFUSED = {
+    "a pair without its axis": (
+        cut(made(M=256, group=2), a=lambda x: x[0]),
+        ("a:", "execution-group axis of size 2"),
+    ),
+    "a pair of one": (cut(PAIR, b=lambda x: x[:1]), ("b:", "prefix (1, 3)", "size 2")),
+    "SFA shared by a pair": (
+        cut(made("mxf4", M=256, group=2), sfa=lambda x: x[:1]),
+        ("sfa:", "prefix (1,)", "size 2"),
+    ),
+    "three CTAs": (cut(PAIR, d=lambda x: jnp.concatenate([x, x[:1]])), ("d:", "prefix (3, 3)", "size 2")),
+    "ranks": (cut(made(batch=(3,)), a=lambda x: x[0]), ("a:", "0 batch axes", "d has 1 (3,)", "equal rank")),
+    "an extra axis": (cut(made(), b=lambda x: x[None]), ("b:", "1 batch axes (1,)", "d has 0", "equal rank")),
+    "sizes": (cut(made(batch=(3,)), a=lambda x: x[:2]), ("a:", "(2,)", "d has (3,)", "may be 3 or 1")),
+    "D broadcast": (
+        cut(made(batch=(3,)), d=lambda x: x[:1]),
+        ("a:", "(3,)", "d has (1,)", "d's batch must be full"),
+    ),
+}
+
+
+@pytest.mark.parametrize("name", PREFIXES_REFUSED)
+def test_prefixes_refused(name):
+    make, words = PREFIXES_REFUSED[name]
+    refuse(make, ValueError, *words)
+
+
+# Canonical shapes
+
+
+def moved(make: Make, name: str, change: Callable[[tc.PlacedOperand], tc.PlacedOperand]) -> Make:
+    def build() -> Call:
+        call = make()
+        return call | {name: change(call[name])}
+
+    return build
+
+
+REPEATED = made(repeats=(1, 2, 4))
+SHAPES_REFUSED = {
+    "D without repeat axes": (
+        moved(made(), "d", lambda d: d.view(128, 64)),
+        ("d:", "(128, 64)", "(m_repeat, n_repeat, M/g, N)", "128, 64"),
+    ),
+    "D of another N": (
+        moved(made(), "d", lambda d: d[..., :32]),
+        ("d:", "(1, 1, 128, 32)", "(.., .., 128, 64)"),
+    ),
+    "A of another M": (
+        moved(made(), "a", lambda a: a[:, :, :64]),
+        ("a:", "(1, 1, 64, 16)", "(.., .., 128, 16)"),
+    ),
+    "A of another K": (
+        moved(REPEATED, "a", lambda a: a.rearrange("r (s p) m k -> r s m (p k)", p=2)),
+        ("a:", "(1, 2, 128, 32)", "(.., .., 128, 16)"),
+    ),
+    "B transposed": (
+        moved(made(), "b", lambda b: b.rearrange("r s n k -> r s k n")),
+        ("b:", "(1, 1, 16, 64)", "(.., .., 64, 16)"),
+    ),
+    "K repeats": (moved(REPEATED, "a", lambda a: a[:, :3]), ("b:", "(2, 4)", "k_repeat = 3", "wants (2, 3)")),
+    "N repeats": (moved(REPEATED, "b", lambda b: b[:1]), ("b:", "(1, 4)", "wants (2, 4)")),
+    "M repeats": (moved(made(repeats=(2, 1, 1)), "a", lambda a: a[:1]), ("a:", "(1, 1)", "wants (2, 1)")),
+    ".ws M=64, A without banks": (
+        lambda: (
+            legal_call(M=64, ws=True) | {"a": legal_call(M=64, a_swizzle=None)["a"], "a_descriptor": None}
+        ),
+        ("a:", "(1, 1, 64, 16)", "(.., .., 2, 64, 16)"),
+    ),
+    ".ws M=32, two banks": (
+        lambda: (
+            legal_call(M=32, ws=True)
+            | {"a": legal_call(M=64, ws=True, a_swizzle=None)["a"], "a_descriptor": None}
+        ),
+        ("a:", "(1, 1, 2, 64, 16)", "(.., .., 4, 32, 16)"),
+    ),
+}
+
+
+@pytest.mark.parametrize("name", SHAPES_REFUSED)
+def test_shapes_refused(name):
+    make, words = SHAPES_REFUSED[name]
+    refuse(make, ValueError, *words)
+
+
+def scaled(
+    name: str, shape: tuple[int, ...], layout: tuple[int, ...] | None = None, kind: str = "mxf8f6f4"
+) -> Make:
+    """A block-scaled call with scales of `shape`, placed as a scale operand of `layout`."""
+
+    def build() -> Call:
+        x = np.ones(shape, E8M0)
+        placed = tc.tmem(x, tc.scale_factor_layout(layout or shape, "float8_e8m0fnu"))
+        return legal_call(kind) | {name: placed}
+
+    return build
+
+
+SCALES_REFUSED = {
+    # B31: SFB is (N, scale_vec), a row for each output column.
+    "SFB transposed": (
+        scaled("sfb", (1, 1, 1, 64), (1, 1, 1, 1)),
+        ValueError,
+        ("shape (1, 1, 1, 64)", "(1, 1, 1, 1)"),
+    ),
+    "SFB of K rows": (
+        scaled("sfb", (1, 1, 32, 2)),
+        ValueError,
+        ("sfb", "(1, 1, 32, 2)", "(.., .., 64, 1)", "(n_repeat, k_repeat, N, scale_vec)"),
+    ),
+    # B35: scale_vec comes from the opcode, never from ratios.
+    "4 columns with 2X": (
+        scaled("sfa", (1, 1, 128, 4), kind="mxf4"),
+        ValueError,
+        ("sfa", "(1, 1, 128, 4)", "(.., .., 128, 2)", "scale_vec::2X"),
+    ),
+    "1 column with 2X": (
+        scaled("sfb", (1, 1, 64, 1), kind="mxf4"),
+        ValueError,
+        ("sfb", "(1, 1, 64, 1)", "(.., .., 64, 2)"),
+    ),
+    "M rows in SFB": (
+        scaled("sfb", (1, 1, 128, 1)),
+        ValueError,
+        ("sfb", "(1, 1, 128, 1)", "(.., .., 64, 1)"),
+    ),
+    "rows of one CTA in SFB": (
+        lambda: (
+            legal_call("mxf4", 256, 64, group=2)
+            | {
+                "sfb": tc.tmem(
+                    np.ones((2, 1, 1, 32, 2), E8M0), tc.scale_factor_layout((1, 1, 32, 2), "float8_e8m0fnu")
+                )
+            }
+        ),
+        ValueError,
+        ("sfb", "(1, 1, 32, 2)", "(.., .., 64, 2)"),
+    ),
+}
+
+
+@pytest.mark.parametrize("name", SCALES_REFUSED)
+def test_scale_shapes_refused(name):
+    make, error, words = SCALES_REFUSED[name]
+    if name == "SFB transposed":  # refused as early as it is placed
+        with pytest.raises(error) as caught:
+            make()
+        assert all(word in str(caught.value) for word in words)
+    else:
+        refuse(make, error, *words)
+
+
+@pytest.mark.parametrize("shape", [(1024,), (512,), (1, 512), (32, 16), (2, 512), (3, 128, 2)])
+def test_other_forms_of_scales_are_refused(shape):
+    """B29: flat scales and the 512-byte block form have as many elements, and no place."""
+    layout = tc.scale_factor_layout((1, 4, 128, 1), "float8_e8m0fnu")
+    with pytest.raises(ValueError, match=r"array: got shape .* for a layout of shape \(1, 4, 128, 1\)"):
+        tc.tmem(np.ones(shape, E8M0), layout)
+    with pytest.raises(
+        ValueError, match=r"shape: got .*\(repeat, k_repeat, rows, vec\)|vec|allowed: 1, 2, 4"
+    ):
+        tc.scale_factor_layout(shape, "float8_e8m0fnu")
+
+
+def test_three_scales_per_step_are_refused():
+    with pytest.raises(ValueError, match=r"got 3 scales per row and step; allowed: 1, 2, 4"):
+        tc.scale_factor_layout((1, 1, 128, 3), "float8_e8m0fnu")
+
+
+# Scale placement: ids, lanes, replicas
+
+
+def byte_scales(
+    vec: int, byte: int = 0, lane: int = 0, rows: int = 128, copies: Any = ((4, 32),)
+) -> tc.PlacedOperand:
+    layout = S[(rows // 32, 32, vec) : (4 @ TCol, 1 @ TLane, 1 @ TCol)]
+    for extent, stride in copies:
+        layout = layout + R[extent : stride @ TLane]
+    layout = layout + byte @ TCol + lane @ TLane if lane else layout + byte @ TCol
+    return tc.tmem(np.ones((rows, vec), E8M0), layout.view(rows, vec)).view(1, 1, rows, vec)
+
+
+@pytest.mark.parametrize(
+    ("kind", "vec", "ids"), [("mxf8f6f4", 1, (0, 1, 2, 3)), ("mxf4", 2, (0, 2)), ("mxf4nvf4", 4, (0,))]
+)
+def test_scale_factor_ids(kind, vec, ids):
+    for byte in range(8):
+        call = changed(made(kind), sfa=byte_scales(vec, byte))
+        if byte % 4 in ids:
+            plan = tc.plan(**call())
+            address = plan.sfa.starts[0]
+            assert address >> 30 == byte % 4 and (address & 0xFFFF) == 64 + byte // 4
+        else:
+            refuse(
+                call,
+                ValueError,
+                "sfa",
+                f"byte {byte % 4}",
+                "scale-factor id may be",
+                ", ".join(map(str, ids)),
+            )
+
+
+SCALE_PLACES_REFUSED = {
+    "no copies": (byte_scales(1, copies=()), ("sfa", "these replicas: none", "four copies, 32 lanes apart")),
+    "two copies": (byte_scales(1, copies=((2, 64),)), ("sfa", "2 at 64", "four copies")),
+    "row split (32, 4)": (
+        tc.tmem(
+            np.ones((128, 1), E8M0),
+            (S[(32, 4, 1) : (1 @ TLane, 4 @ TCol, 1 @ TCol)] + R[4 : 32 @ TLane]).view(128, 1),
+        ).view(1, 1, 128, 1),
+        ("sfa", "element (0, 0, 1, 0)", "lane 0", "lane 1", "r % 32"),
+    ),
+}
+
+
+@pytest.mark.parametrize("name", SCALE_PLACES_REFUSED)
+def test_scale_places_refused(name):
+    placed, words = SCALE_PLACES_REFUSED[name]
+    refuse(changed(made("mxf8f6f4"), sfa=placed), ValueError, *words)
