@@ -1,0 +1,112 @@
+#include "ffi/vsm_module.h"
+
+#include <pybind11/numpy.h>
+#include <pybind11/stl.h>
+
+#include <array>
+#include <string>
+
+#include "vsm/decode.h"
+#include "vsm/module.h"
+
+namespace py = pybind11;
+
+namespace tcgen05 {
+namespace {
+
+// Buffers of one launch; keeps the arrays alive.
+class Memory {
+ public:
+  uint64_t add(py::buffer array, bool writable, const std::string& name) {
+    py::buffer_info info = array.request(writable);
+    uint64_t bytes = static_cast<uint64_t>(info.size) * static_cast<uint64_t>(info.itemsize);
+    uint64_t address = memory.add(info.ptr, bytes, writable, name);
+    arrays_.push_back(std::move(info));
+    return address;
+  }
+  vsm::GlobalMemory memory;
+
+ private:
+  std::vector<py::buffer_info> arrays_;
+};
+
+py::list parameters(const vsm::LoadedModule& m, const std::string& kernel) {
+  const vsm::Program& p = m.program(kernel);
+  py::list out;
+  for (const vsm::Variable* v : p.entry->params)
+    out.append(
+        py::make_tuple(v->name, p.offsets.at(v), v->bytes, std::string(vsm::name_of(v->type)), v->align));
+  return out;
+}
+
+vsm::Dim3 dim3(const std::array<uint32_t, 3>& v) { return {v[0], v[1], v[2]}; }
+
+py::dict launch(vsm::LoadedModule& m, const std::string& kernel, std::array<uint32_t, 3> grid,
+                std::array<uint32_t, 3> block, std::array<uint32_t, 3> cluster, uint32_t shared_bytes,
+                const py::bytes& params, Memory& memory, const std::string& schedule, bool strict,
+                uint64_t step_limit, unsigned threads) {
+  const vsm::Program& program = m.program(kernel);
+  vsm::LaunchConfig c;
+  c.grid = dim3(grid);
+  c.block = dim3(block);
+  c.cluster = dim3(cluster);
+  c.dynamic_shared = shared_bytes;
+  std::string bytes = params;
+  c.params.assign(bytes.begin(), bytes.end());
+  m.add_variables(memory.memory);
+  c.memory = &memory.memory;
+  c.schedule = schedule == "late"    ? vsm::Schedule::late
+               : schedule == "eager" ? vsm::Schedule::eager
+                                     : vsm::Schedule::fair;
+  c.strict = strict;
+  c.step_limit = step_limit;
+  c.threads = threads;
+  c.poll = [] {
+    py::gil_scoped_acquire gil;
+    if (PyErr_CheckSignals() != 0) throw py::error_already_set();
+  };
+  vsm::LaunchResult r;
+  {
+    py::gil_scoped_release release;
+    r = vsm::launch(program, std::move(c));
+  }
+  py::dict opcodes;
+  for (const auto& [name, count] : r.opcodes) opcodes[py::str(name)] = count;
+  py::dict out;
+  out["opcodes"] = opcodes;
+  out["instructions"] = r.instructions;
+  out["thread_instructions"] = r.thread_instructions;
+  out["macs"] = r.macs;
+  out["asynchronous"] = r.asynchronous;
+  return out;
+}
+
+py::list instruction_table() {
+  py::list out;
+  for (const vsm::Family& f : vsm::instruction_table())
+    for (size_t i = 0; i < f.size; ++i)
+      out.append(py::make_tuple(std::string(f.name), std::string(f.entries[i].root),
+                                f.entries[i].decode != vsm::refused, std::string(f.entries[i].forms)));
+  return out;
+}
+
+}  // namespace
+
+void bind_vsm(py::module_& parent) {
+  py::module_ m = parent.def_submodule("vsm", "The virtual SM; see jax_tcgen05.vsm.");
+  py::register_exception<vsm::LoadError>(m, "LoadError", PyExc_ValueError);
+  py::register_exception<vsm::ExecutionError>(m, "ExecutionError", PyExc_RuntimeError);
+  py::class_<Memory>(m, "Memory")
+      .def(py::init<>())
+      .def("add", &Memory::add, py::arg("array"), py::arg("writable"), py::arg("name"));
+  py::class_<vsm::LoadedModule>(m, "Module")
+      .def(py::init<std::string>(), py::arg("text"))
+      .def("kernels", &vsm::LoadedModule::kernels)
+      .def("parameters", &parameters, py::arg("kernel"))
+      .def("launch", &launch, py::arg("kernel"), py::arg("grid"), py::arg("block"), py::arg("cluster"),
+           py::arg("shared_bytes"), py::arg("params"), py::arg("memory"), py::arg("schedule"),
+           py::arg("strict"), py::arg("step_limit"), py::arg("threads"));
+  m.def("instruction_table", &instruction_table, "(family, opcode, executed, forms) of every row.");
+}
+
+}  // namespace tcgen05
