@@ -367,7 +367,7 @@ def test_shape_must_be_static_ints(axis, value):
 
 @pytest.mark.parametrize("shape", [(128, 64), (128, 64, 16, 1), 128, None, Traced()])
 def test_shape_must_be_a_triple(shape):
-    with pytest.raises(ValueError, match=r"instruction_shape: got .*allowed: a tuple \(M, N, K\)"):
+    with pytest.raises(ValueError, match=r"instruction_shape: got .*allowed: 3 ints \(M, N, K\)"):
         legal(DENSE, shape, *F16)
 
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import operator
 from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import cached_property
@@ -13,7 +12,7 @@ import jax.numpy as jnp
 import numpy as np
 
 from ..descriptors import ZeroColumnMask
-from ..isa import Opcode, check_offered, static_shape
+from ..isa import Opcode, check_offered, static_int, static_ints, static_shape
 from ..layouts import TileLayout
 from ..operands import PlacedOperand
 
@@ -177,25 +176,6 @@ def _is_traced(value: Any) -> bool:
     return isinstance(value, jax.core.Tracer)
 
 
-def static_int(name: str, value: Any) -> int:
-    """An int from an int or a NumPy integer; traced values, bools and floats are refused."""
-    if _is_traced(value):
-        raise TypeError(f"{name}: got a traced value; it must be static (a Python int)")
-    if isinstance(value, bool | np.bool_) or not hasattr(value, "__index__"):
-        raise TypeError(f"{name}: got {value!r}; expected an int")
-    return operator.index(value)
-
-
-def _static_tuple(name: str, value: Any, fields: str) -> tuple[int, ...]:
-    count = fields.count(",") + 1
-    if _is_traced(value):
-        raise TypeError(f"{name}: got a traced value; it must be static (three Python ints {fields})")
-    if isinstance(value, str) or not hasattr(value, "__len__") or len(value) != count:
-        raise TypeError(f"{name}: got {value!r}; expected {count} ints {fields}")
-    labels = fields.strip("()").split(", ")
-    return tuple(static_int(f"{name} {label}", v) for label, v in zip(labels, value, strict=True))
-
-
 def _read_opcode(opcode: Any) -> Opcode:
     if not isinstance(opcode, str | Opcode):
         raise TypeError(f"opcode: got {type(opcode).__name__}; expected the PTX opcode as a str")
@@ -259,7 +239,7 @@ def _read_descriptor(name: str, value: Any, operand: PlacedOperand) -> Descripto
         raise TypeError(
             f"{label}: got None; {name} is in shared memory and needs (ldo_bytes, sdo_bytes, swizzle)"
         )
-    ldo, sdo, swizzle = _static_tuple(label, value, "(ldo_bytes, sdo_bytes, swizzle)")
+    ldo, sdo, swizzle = static_ints(label, value, ("ldo_bytes", "sdo_bytes", "swizzle"))
     return ldo, sdo, swizzle
 
 

@@ -6,6 +6,7 @@ from .formats import (
     PACKED_FP4_KINDS,
     SCALE_CODES,
     Format,
+    NotStatic,
     container_bits,
     dtype_name,
     format_name,
@@ -30,6 +31,8 @@ from .shapes import (
     m_values,
     n_values,
     opcodes,
+    static_int,
+    static_ints,
     static_shape,
 )
 
@@ -47,6 +50,7 @@ __all__ = [
     "Format",
     "InstructionRow",
     "Kind",
+    "NotStatic",
     "Opcode",
     "check_formats",
     "check_major",
@@ -67,6 +71,8 @@ __all__ = [
     "n_values",
     "opcodes",
     "refusal",
+    "static_int",
+    "static_ints",
     "static_shape",
     "targets_of",
 ]

@@ -93,6 +93,10 @@ def _run_start(items: Sequence[Any]) -> int:
     return start
 
 
+class NotStatic(TypeError, ValueError):
+    """A static argument is traced, or no int: wrong in type, and refused while tracing like any wrong value."""
+
+
 def refusal(argument: str, given: Any, allowed: Iterable[Any] | str, rule: str = "") -> ValueError:
     """The error of every refusal: which argument, what was given, what is allowed, and by which rule."""
     text = allowed if isinstance(allowed, str) else span_text(allowed)

@@ -6,13 +6,14 @@ Sources: PTX ISA 9.4 tables of shapes and formats, CUTLASS for A in TMEM (contra
 from __future__ import annotations
 
 import itertools
+import operator
 from collections.abc import Iterator
 from functools import cache
 from typing import Any, NamedTuple
 
 import numpy as np
 
-from .formats import FORMATS, dtype_name, format_name, refusal
+from .formats import FORMATS, NotStatic, dtype_name, format_name, refusal
 from .opcode import KINDS, Opcode, check_target, targets_of
 
 ROW_BYTES = 32  # bytes of a stored row that one instruction reads (48 with K=96)
@@ -118,15 +119,34 @@ def _steps(step: int) -> tuple[int, ...]:
 
 def static_shape(instruction_shape: Any) -> tuple[int, int, int]:
     """(M, N, K) as Python ints from ints or NumPy ints; anything else, traced values too, must be static."""
-    name = "instruction_shape"
+    m, n, k = static_ints("instruction_shape", instruction_shape, ("M", "N", "K"))
+    return m, n, k
+
+
+def static_ints(name: str, values: Any, fields: tuple[str, ...]) -> tuple[int, ...]:
+    """The named fields of a tuple, list or NumPy array as Python ints; NotStatic for anything else."""
+    wanted = f"{len(fields)} ints ({', '.join(fields)})"
     try:
-        m, n, k = tuple(instruction_shape)
-    except Exception:
-        raise refusal(name, instruction_shape, "a tuple (M, N, K) of ints", "it must be static") from None
-    for axis, value in zip("MNK", (m, n, k), strict=True):
-        if isinstance(value, bool) or not isinstance(value, int | np.integer):
-            raise refusal(f"{name}: {axis}", value, "an int", f"{axis} must be static")
-    return int(m), int(n), int(k)
+        given = None if isinstance(values, str) else tuple(values)
+    except Exception:  # a traced value raises its own error, which does not name the argument
+        given = None
+    if given is None or len(given) != len(fields):
+        raise NotStatic(f"{name}: got {_shown(values)}; allowed: {wanted}, which must be static")
+    return tuple(static_int(f"{name}: {field}", v) for field, v in zip(fields, given, strict=True))
+
+
+def static_int(name: str, value: Any) -> int:
+    """A Python int from an int or a NumPy integer; NotStatic for bools, floats, traced values."""
+    if not isinstance(value, bool | np.bool_):
+        try:
+            return operator.index(value)
+        except Exception:
+            pass
+    raise NotStatic(f"{name}: got {_shown(value)}; allowed: an int, which must be static")
+
+
+def _shown(value: Any) -> str:
+    return "a traced value" if "Tracer" in type(value).__name__ else repr(value)
 
 
 def check_shape(
