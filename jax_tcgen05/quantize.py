@@ -79,7 +79,7 @@ def quantize_nv(x: Any, block: int = 16, *, global_scale: Any = None) -> tuple[j
     The scale of a block is max |x| / 6 / global_scale rounded to e4m3, to nearest even, saturating at 448.
     The elements are x / (scale * global_scale), with the scale as rounded, rounded once from the
     exact quotient to e2m1, to nearest even, saturating at 6; zeros keep their sign. A block whose scale
-    rounds to zero (below 2**-10; also a block of zeros) gets the scale 0 and zeros for elements. A block with
+    rounds to zero (up to 2**-10; also a block of zeros) gets the scale 0 and zeros for elements. A block with
     a NaN or an infinity gets the scale NaN (code 0x7F) and zeros, so that all of it reads as NaN (e2m1 itself
     has no NaN).
 
@@ -448,8 +448,11 @@ def _element_format(codes: jax.Array, given: Any) -> str:
 def _global_scale(given: Any) -> jax.Array:
     """A float32 scalar; a Python or NumPy number must be positive and finite in float32."""
     if isinstance(given, int | float | np.integer | np.floating) and not isinstance(given, bool):
-        with np.errstate(over="ignore"):
-            value = np.float32(given if abs(given) < 2.0**128 else np.inf)
+        try:
+            with np.errstate(over="ignore"):
+                value = np.float32(given)
+        except OverflowError:  # a huge int
+            value = np.float32(np.inf)
         if not 0 < value < np.inf:
             raise refusal("global_scale", given, "a positive, finite float32")
         return jnp.asarray(value)

@@ -17,6 +17,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+import jax_tcgen05 as tc
 from jax_tcgen05.layouts import scale_factor_layout
 from jax_tcgen05.quantize import (
     dequantize,
@@ -456,6 +457,14 @@ def test_the_derivative_is_zero():
     np.testing.assert_array_equal(jax.grad(loss)(jnp.ones((2, 32))), np.zeros((2, 32)))
 
 
+def test_64_bit_jax_gives_the_same_bits():
+    x = np.random.default_rng(2).standard_normal((2, 32)).astype(np.float32)
+    with jax.enable_x64(True):
+        check(x, quantize_mx(x, E5M2), lambda row: slow_mx(row, E5M2), 32)
+        check(x, quantize_nv(x, global_scale=1e-3), lambda row: slow_nv(row, float(np.float32(1e-3))), 16)
+        assert dequantize(*quantize_nv(x)).dtype == np.float32
+
+
 def test_empty():
     codes, scales = quantize_mx(np.zeros((0, 64), np.float32), E2M1)
     assert codes.shape == (0, 64) and scales.shape == (0, 2)
@@ -552,6 +561,70 @@ def test_blocks_copied_to_tmem_are_the_operand_in_its_layout(rows, vec, k_repeat
     np.testing.assert_array_equal(
         tmem[byte // 16, lane, byte % 16], raw(scale_operand(scales, rows=rows, vec=vec))
     )
+
+
+# ---------------------------------------------------------------------------------------------------------
+# Through the instruction: few enough bits that the product of the dequantized arrays is exact.
+
+
+def outer(rows: int, k: int, block: int) -> np.ndarray:
+    """Small numbers whose binade differs by row and by block, so that every scale is in its own place."""
+    rng = np.random.default_rng(rows)
+    exponents = np.arange(rows)[:, None] % 5 + np.arange(k)[None] // block % 3
+    return (rng.integers(-6, 7, (rows, k)) * 2.0**exponents).astype(np.float32)
+
+
+def placed_scales(scales, rows: int, vec: int):
+    operand = scale_operand(scales, rows=rows, vec=vec)
+    return tc.tmem(operand, tc.scale_factor_layout(operand.shape, operand.dtype))
+
+
+def empty_d():
+    layout = tc.tmem_mma_operand_layout("D", (2, 1, 128, 48), "float32", M=128, cta_group=1)
+    return tc.tmem_empty((2, 1, 128, 48), "float32", layout)
+
+
+def test_mx_through_mma():
+    (a, sfa), (b, sfb) = quantize_mx(outer(256, 128, 32), E4M3), quantize_mx(outer(48, 128, 32), E3M2)
+    d = tc.mma(
+        "tcgen05.mma.cta_group::1.kind::mxf8f6f4.block_scale.scale_vec::1X",
+        empty_d(),
+        tc.shared(a, tc.mma_shared_layout(E4M3, 3, a.shape)).rearrange(
+            "(r m) (kr k) -> r kr m k", k=32, m=128
+        ),
+        tc.shared(b, tc.mma_shared_layout("uint8", 3, b.shape)).rearrange(
+            "(r n) (kr k) -> r kr n k", k=32, n=48
+        ),
+        placed_scales(sfa, 128, 1),
+        placed_scales(sfb, 48, 1),
+        instruction_shape=(128, 48, 32),
+        a_descriptor=(16, 1024, 3),
+        b_descriptor=(16, 1024, 3),
+        b_format=E3M2,
+    )
+    expected = np.asarray(dequantize(a, sfa)) @ np.asarray(dequantize(b, sfb, E3M2)).T
+    np.testing.assert_array_equal(np.asarray(d.array).reshape(256, 48), expected)
+
+
+def test_nv_through_mma():
+    (a, sfa), (b, sfb) = quantize_nv(outer(256, 128, 16)), quantize_nv(outer(48, 128, 16))
+    d = tc.mma(
+        "tcgen05.mma.cta_group::1.kind::mxf4nvf4.block_scale.scale_vec::4X",
+        empty_d(),
+        tc.shared(a, tc.mma_shared_layout(E2M1, 2, a.shape)).rearrange(
+            "(r m) (kr k) -> r kr m k", k=64, m=128
+        ),
+        tc.shared(b, tc.mma_shared_layout(E2M1, 2, b.shape)).rearrange(
+            "(r n) (kr k) -> r kr n k", k=64, n=48
+        ),
+        placed_scales(sfa, 128, 4),
+        placed_scales(sfb, 48, 4),
+        instruction_shape=(128, 48, 64),
+        a_descriptor=(16, 512, 2),
+        b_descriptor=(16, 512, 2),
+    )
+    expected = np.asarray(dequantize(a, sfa)) @ np.asarray(dequantize(b, sfb)).T
+    np.testing.assert_array_equal(np.asarray(d.array).reshape(256, 48), expected)
 
 
 # ---------------------------------------------------------------------------------------------------------
