@@ -37,10 +37,11 @@ Dimensions = int | Sequence[int]
 class TensorMap:
     """The arguments of ``cuTensorMapEncodeTiled`` (innermost dimension first).
 
-    `array` holds the tensor, which starts `offset` bytes into it. `dtype` is the name of a CUtensorMapDataType without
-    its prefix ("FLOAT16", "UINT8", "16U4_ALIGN8B", ...), `gdim` the sizes in elements, `gstride_bytes` the strides of the
-    outer dimensions in bytes, `box` and `estride` the box and its steps, `swizzle` 0 none, 1 32B, 2 64B, 3 128B, 4 128B with
-    32-byte atoms, 5 the same with 8-byte halves flipped, 6 128B with 64-byte atoms, `oob` what is read outside: 0 zeros, 1 NaN.
+    `array` holds the tensor, which starts `offset` bytes into it. `dtype` is the name of a CUtensorMapDataType
+    without its prefix ("FLOAT16", "UINT8", "16U4_ALIGN8B", ...), `gdim` the sizes in elements, `gstride_bytes` the
+    strides of the outer dimensions in bytes, `box` and `estride` the box and its steps, `swizzle` 0 none, 1 32B,
+    2 64B, 3 128B, 4 128B with 32-byte atoms, 5 the same with 8-byte halves flipped, 6 128B with 64-byte atoms,
+    `oob` what is read outside: 0 zeros, 1 NaN.
     """
 
     array: np.ndarray
@@ -58,7 +59,7 @@ class TensorMap:
     im2col: tuple[tuple[int, ...], tuple[int, ...], int, int] | None = None
 
     def encode(self, address: int) -> bytes:
-        """The 128 bytes that the virtual SM reads, for a tensor at device address `address`; ValueError if it is no map."""
+        """The 128 bytes that the virtual SM reads, for an array at device address `address`; ValueError if it is no map."""
         return _vsm.encode_tensor_map(
             address=address + self.offset,
             dtype=self.dtype,
@@ -75,7 +76,7 @@ class TensorMap:
 
 @dataclass(frozen=True)
 class Struct:
-    """A parameter given as raw bytes, with device addresses (array, byte offset into it) and tensor maps put in at byte positions."""
+    """A parameter as raw bytes, with device addresses (array, byte offset into it) and tensor maps at byte positions."""
 
     data: bytes
     pointers: Mapping[int, tuple[np.ndarray, int]] = field(default_factory=dict)
@@ -165,8 +166,8 @@ def _scalar_bytes(value: Any, parameter: Parameter) -> bytes:
     name = f"argument for parameter {parameter.name} (.{parameter.type})"
     if kind == "f":
         if isinstance(value, (bool, int, float)):
-            dtype = {"f16": np.float16, "f32": np.float32, "f64": np.float64}[parameter.type]
-            return dtype(value).tobytes()
+            dtype = np.dtype(f"f{parameter.size}")
+            return np.array(value, dtype).tobytes()
     elif isinstance(value, (bool, int)):
         number = int(value)
         if -(1 << (bits - 1)) <= number < 1 << bits:
@@ -196,7 +197,7 @@ def _argument_bytes(value: Argument, parameter: Parameter, addresses: _Addresses
 
 
 class Module:
-    """A PTX module, parsed and decoded; `LoadError` for text that is not PTX or has an instruction that is not executed."""
+    """A PTX module, parsed and decoded; `LoadError` for what is not PTX and for instructions that are not executed."""
 
     def __init__(self, ptx: str | bytes) -> None:
         if isinstance(ptx, bytes):
@@ -231,14 +232,14 @@ class Module:
         """Runs a kernel to its end. `grid` counts CTAs, `block` threads, `cluster` CTAs, each (x, y, z) or shorter.
 
         `args`: per parameter an array (its address is passed; the array is read and written in place), a number, raw
-        bytes, a `TensorMap` or a `Struct`. `check="strict"` reports what hardware would not. `schedule`: when asynchronous
-        work takes effect: "fair" after a while, "late" as late as possible, "eager" at issue. `step_limit` in warp
-        instructions. `threads`: of the host, for clusters side by side; default: all cores.
+        bytes, a `TensorMap` or a `Struct`. `check="strict"` reports what hardware would not. `schedule`: when
+        asynchronous work takes effect: "fair" after a while, "late" as late as possible, "eager" at issue.
+        `step_limit` in warp instructions. `threads`: of the host, for clusters side by side; default: all cores.
         Raises `ExecutionError` for everything the kernel does wrong, deadlocks included.
         """
-        for what, value, allowed in (("check", check, CHECKS), ("schedule", schedule, SCHEDULES)):
-            if value not in allowed:
-                raise ValueError(f"{what} must be one of {', '.join(map(repr, allowed))}, got {value!r}")
+        for what, choice, allowed in (("check", check, CHECKS), ("schedule", schedule, SCHEDULES)):
+            if choice not in allowed:
+                raise ValueError(f"{what} must be one of {', '.join(map(repr, allowed))}, got {choice!r}")
         if not 0 <= int(shared_bytes) < 1 << 31:
             raise ValueError(f"shared_bytes must be a number of bytes, got {shared_bytes!r}")
         parameters = self.parameters(name)
