@@ -8,8 +8,8 @@ from .descriptors import (
     ZeroColumnMask,
 )
 from .isa import Opcode, instruction_table, legal
-from .layouts import Axis as Axis
 from .layouts import (
+    Axis,
     R,
     S,
     Swizzle,
@@ -27,6 +27,15 @@ from .mma import mma, plan
 from .operands import PlacedOperand, shared, tmem, tmem_empty
 from .plan import Plan
 from .primitive import executor
+from .quantize import (
+    dequantize,
+    pack_scale_blocks,
+    quantize_mx,
+    quantize_nv,
+    scale_matrix,
+    scale_operand,
+    unpack_scale_blocks,
+)
 
 __version__ = "0.1.0"
 
@@ -45,19 +54,26 @@ __all__ = [
     "TLane",
     "TileLayout",
     "ZeroColumnMask",
+    "dequantize",
     "executor",
     "instruction_table",
     "legal",
     "matrix_descriptor",
     "mma",
     "mma_shared_layout",
+    "pack_scale_blocks",
     "plan",
+    "quantize_mx",
+    "quantize_nv",
     "reference",
     "scale_factor_layout",
+    "scale_matrix",
+    "scale_operand",
     "shared",
     "swizzle_bytes",
     "tmem",
     "tmem_datapath_layout",
     "tmem_empty",
     "tmem_mma_operand_layout",
+    "unpack_scale_blocks",
 ]
