@@ -59,7 +59,7 @@ class TensorMap:
     im2col: tuple[tuple[int, ...], tuple[int, ...], int, int] | None = None
 
     def encode(self, address: int) -> bytes:
-        """The 128 bytes that the virtual SM reads, for an array at device address `address`; ValueError if it is no map."""
+        """The 128 bytes that the virtual SM reads, the array being at device address `address`; or ValueError."""
         return _vsm.encode_tensor_map(
             address=address + self.offset,
             dtype=self.dtype,
@@ -76,7 +76,7 @@ class TensorMap:
 
 @dataclass(frozen=True)
 class Struct:
-    """A parameter as raw bytes, with device addresses (array, byte offset into it) and tensor maps at byte positions."""
+    """A parameter as raw bytes, with device addresses (array, byte offset) and tensor maps at byte positions."""
 
     data: bytes
     pointers: Mapping[int, tuple[np.ndarray, int]] = field(default_factory=dict)
