@@ -87,9 +87,9 @@ struct Mma {
 // clang-format on
 
 // `collector` as in launch::Params; leaving the modifier out means discard.
-#define TCGEN05_DEFINE_ISSUE(NAME, KIND, GROUP, FORM, VEC, A, EXTRA)                                   \
-  struct NAME {                                                                                        \
+#define TCGEN05_DEFINE_ISSUE(NAME, KIND, GROUP, FORM, VEC, A, EXTRA)                                     \
+  struct NAME {                                                                                          \
     static __device__ __forceinline__ void issue(uint32_t collector, const ::tcgen05::kernels::Mma& i) { \
-      switch (collector) { TCGEN05_COLLECTORS_##FORM(KIND, GROUP, FORM, VEC, A, EXTRA) }               \
-    }                                                                                                  \
+      switch (collector) { TCGEN05_COLLECTORS_##FORM(KIND, GROUP, FORM, VEC, A, EXTRA) }                 \
+    }                                                                                                    \
   };

@@ -9,8 +9,8 @@ namespace tcgen05::kernels {
 __shared__ uint64_t barrier_storage;
 __shared__ uint32_t tmem_storage;
 
-using launch::Strided;
 using launch::Params;
+using launch::Strided;
 
 // Where this CTA's share of one batch element begins; null when the array was not given.
 __device__ __forceinline__ uint8_t* locate_array(const Params& p, const Strided& array, uint32_t element,
@@ -56,7 +56,8 @@ __device__ __forceinline__ void read_back(const Params& p, uint8_t* shared, uint
     const uint32_t columns = min(p.window_columns, p.d_last - first);
     tmem_to_image(shared, p.pitch, tmem + first, columns);
     __syncthreads();
-    copy_out(p.copy[launch::kD], locate_array(p, p.result, element, rank), Window{shared, p.pitch, first * 4, columns * 4});
+    copy_out(p.copy[launch::kD], locate_array(p, p.result, element, rank),
+             Window{shared, p.pitch, first * 4, columns * 4});
     __syncthreads();
   }
 }

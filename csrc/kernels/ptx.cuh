@@ -22,13 +22,15 @@ __device__ __forceinline__ uint32_t cluster_rank() {
   return rank;
 }
 
-// A barrier of all threads of the CTA, or of both CTAs of a pair.
+// A barrier of all threads of the CTA, or of both CTAs of a pair. (.aligned wants converged warps.)
 template <int kGroup>
 __device__ __forceinline__ void synchronize() {
   if constexpr (kGroup == 1) {
     __syncthreads();
   } else {
-    asm volatile("barrier.cluster.arrive.release.aligned; barrier.cluster.wait.acquire.aligned;" ::: "memory");
+    __syncwarp();
+    asm volatile("barrier.cluster.arrive.release.aligned; barrier.cluster.wait.acquire.aligned;" ::
+                     : "memory");
   }
 }
 
@@ -48,6 +50,7 @@ __device__ __forceinline__ void mbarrier_wait(uint32_t barrier, uint32_t parity)
         : "r"(barrier), "r"(parity)
         : "memory");
   } while (done == 0);
+  __syncwarp();  // lanes may leave the loop one by one, and tcgen05.ld wants all of them
 }
 
 // Generic stores to shared memory before this become visible to the asynchronous reads of the MMA.
@@ -102,8 +105,8 @@ __device__ __forceinline__ void commit(uint32_t barrier) {
                  : "memory");
   } else {
     asm volatile(
-        "tcgen05.commit.cta_group::2.mbarrier::arrive::one.shared::cluster.multicast::cluster.b64 [%0], %1;" ::
-            "r"(barrier),
+        "tcgen05.commit.cta_group::2.mbarrier::arrive::one.shared::cluster.multicast::cluster.b64 [%0], "
+        "%1;" ::"r"(barrier),
         "h"(static_cast<uint16_t>(3))
         : "memory");
   }
@@ -125,7 +128,8 @@ __device__ __forceinline__ void tmem_store(uint32_t address, const uint32_t (&r)
 // The load and its wait are one statement, so that no use of the registers can come between them.
 __device__ __forceinline__ void tmem_load(uint32_t address, uint32_t (&r)[32]) {
   asm volatile(
-      "tcgen05.ld.sync.aligned.32x32b.x32.b32 {%0, %1, %2, %3, %4, %5, %6, %7, %8, %9, %10, %11, %12, %13, %14, "
+      "tcgen05.ld.sync.aligned.32x32b.x32.b32 {%0, %1, %2, %3, %4, %5, %6, %7, %8, %9, %10, %11, %12, %13, "
+      "%14, "
       "%15, %16, %17, %18, %19, %20, %21, %22, %23, %24, %25, %26, %27, %28, %29, %30, %31}, [%32];\n\t"
       "tcgen05.wait::ld.sync.aligned;"
       : "=r"(r[0]), "=r"(r[1]), "=r"(r[2]), "=r"(r[3]), "=r"(r[4]), "=r"(r[5]), "=r"(r[6]), "=r"(r[7]),

@@ -13,16 +13,16 @@
 #define TCGEN05_IS_MASKED_plain false
 #define TCGEN05_IS_MASKED_mask true
 
-#define TCGEN05_DEFINE_ENTRY(KIND, GROUP, FORM, VEC, A, EXTRA)                                                \
-  namespace units {                                                                                              \
-  TCGEN05_DEFINE_ISSUE(Issue_##KIND##_##GROUP##_##FORM##_##VEC##_##A##_##EXTRA, KIND, GROUP, FORM, VEC, A,     \
-                       EXTRA)                                                                                 \
-  }                                                                                                           \
-  extern "C" __global__ __launch_bounds__(::tcgen05::launch::kThreads) void TCGEN05_ENTRY(                    \
-      KIND, GROUP, FORM, VEC, A, EXTRA)(const __grid_constant__ ::tcgen05::launch::Params p) {                \
-    ::tcgen05::kernels::run<units::Issue_##KIND##_##GROUP##_##FORM##_##VEC##_##A##_##EXTRA, GROUP,                   \
-                            TCGEN05_IS_WS_##FORM, TCGEN05_IN_TMEM_##A, TCGEN05_IS_SCALED_##VEC,               \
-                            TCGEN05_IS_MASKED_##EXTRA>(p);                                                    \
+#define TCGEN05_DEFINE_ENTRY(KIND, GROUP, FORM, VEC, A, EXTRA)                                             \
+  namespace units {                                                                                        \
+  TCGEN05_DEFINE_ISSUE(Issue_##KIND##_##GROUP##_##FORM##_##VEC##_##A##_##EXTRA, KIND, GROUP, FORM, VEC, A, \
+                       EXTRA)                                                                              \
+  }                                                                                                        \
+  extern "C" __global__ __launch_bounds__(::tcgen05::launch::kThreads) void TCGEN05_ENTRY(                 \
+      KIND, GROUP, FORM, VEC, A, EXTRA)(const __grid_constant__::tcgen05::launch::Params p) {              \
+    ::tcgen05::kernels::run<units::Issue_##KIND##_##GROUP##_##FORM##_##VEC##_##A##_##EXTRA, GROUP,         \
+                            TCGEN05_IS_WS_##FORM, TCGEN05_IN_TMEM_##A, TCGEN05_IS_SCALED_##VEC,            \
+                            TCGEN05_IS_MASKED_##EXTRA>(p);                                                 \
   }
 
 #define TCGEN05_UNIT_VARIANTS_(UNIT) TCGEN05_VARIANTS_##UNIT(TCGEN05_DEFINE_ENTRY)
