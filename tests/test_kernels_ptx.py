@@ -5,6 +5,7 @@ Sources: ptx_contract sections 1 (grammar), 2 (targets) and 13.4 (ordering).
 
 from __future__ import annotations
 
+import importlib.util
 import json
 import re
 import shutil
@@ -13,12 +14,27 @@ import sys
 from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 
 import ptx_reader
 import pytest
 
-sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
-import build_kernels  # beside setup.py
+from jax_tcgen05.native import KERNELS
+
+ROOT = Path(__file__).resolve().parents[1]
+
+
+def load_build_kernels() -> Any:
+    """The script beside setup.py. Its folder stays out of sys.path, where it would hide the installed package."""
+    spec = importlib.util.spec_from_file_location("build_kernels", ROOT / "build_kernels.py")
+    assert spec is not None and spec.loader is not None
+    module = importlib.util.module_from_spec(spec)
+    sys.modules[spec.name] = module  # dataclasses look their module up
+    spec.loader.exec_module(module)
+    return module
+
+
+build_kernels = load_build_kernels()
 
 TARGETS = ("sm_100a", "sm_103a", "sm_110a")
 SPELLINGS = {
@@ -94,12 +110,10 @@ each_variant = pytest.mark.parametrize(
 
 @pytest.fixture(scope="session")
 def kernels(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """A folder of kernels built from the sources beside the tests; skips without nvcc."""
-    sources = build_kernels.source_hash()
-    installed = Path(__file__).resolve().parents[1] / "jax_tcgen05" / "kernels_data"
-    manifest = installed / "manifest.json"
-    if manifest.is_file() and json.loads(manifest.read_text())["source_hash"] == sources:
-        return installed
+    """A folder of kernels of the sources beside the tests: the package's if it has these; skips without nvcc."""
+    manifest = KERNELS / "manifest.json"
+    if manifest.is_file() and json.loads(manifest.read_text())["source_hash"] == build_kernels.source_hash():
+        return KERNELS
     folder = tmp_path_factory.mktemp("kernels")
     report = build_kernels.build(folder)
     if report.reason and "no nvcc" in report.reason:
@@ -357,7 +371,7 @@ class FakeTree:
             path.write_text(text.format(version.rpartition(".")[0], version, self.log, also))
             path.chmod(path.stat().st_mode | stat.S_IXUSR)
 
-    def build(self) -> build_kernels.Report:
+    def build(self) -> Any:
         self.log.write_text("")
         return build_kernels.build(self.root / "out", 1, {"PATH": "", "CUDA_HOME": str(self.root)})
 
@@ -369,7 +383,7 @@ class FakeTree:
 @pytest.fixture
 def tree(tmp_path, monkeypatch) -> FakeTree:
     """A copy of the sources with a toolkit that only copies text; no other toolkit is visible."""
-    csrc = Path(__file__).resolve().parents[1] / "csrc"
+    csrc = ROOT / "csrc"
     shutil.copytree(csrc, tmp_path / "csrc")
     monkeypatch.setattr(build_kernels, "ROOT", tmp_path)
     monkeypatch.setattr(build_kernels, "SOURCE", tmp_path / "csrc" / "kernels" / "tcgen05_mma.cu")
