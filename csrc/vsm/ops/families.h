@@ -18,13 +18,14 @@ Family mbarrier_family();
 Family tcgen05_family();
 Family tmem_family();
 Family async_copy_family();
+Family bulk_copy_family();
 Family tensor_copy_family();
+Family tensor_map_family();
+Family async_store_family();
 Family matrix_family();
 Family cluster_family();
 
-// Opcodes that exist for integers and for floating point have one row (integer.cc, convert.cc), which hands
-// over here.
+// Opcodes that exist for integers and for floating point have one row (integer.cc), which hands over here.
 void decode_float_arithmetic(Decoder& d, Type t);
-void decode_float_convert(Decoder& d);
 
 }  // namespace tcgen05::vsm

@@ -15,7 +15,7 @@ namespace tcgen05::vsm {
 enum class Rounding : uint8_t { nearest, zero, down, up, away };
 
 template <int kExponentBits, int kFractionBits, model::Specials kSpecial = model::Specials::ieee>
-struct Binary {
+struct FloatFormat {
   static constexpr int exponent = kExponentBits, fraction = kFractionBits, bits = 1 + exponent + fraction;
   static constexpr int bias = (1 << (exponent - 1)) - 1,
                        least = 1 - bias;  // `least`: exponent of the subnormals
@@ -31,16 +31,16 @@ struct Binary {
   static constexpr uint64_t infinity = specials == model::Specials::ieee ? top : nan;
 };
 
-using F64 = Binary<11, 52>;
-using F32 = Binary<8, 23>;
-using F16 = Binary<5, 10>;
-using BF16 = Binary<8, 7>;
-using TF32 = Binary<8, 10>;  // without the 13 low bits of its 32-bit word
-using E5M2 = Binary<5, 2>;
-using E4M3 = Binary<4, 3, model::Specials::nan_only>;
-using E3M2 = Binary<3, 2, model::Specials::none>;
-using E2M3 = Binary<2, 3, model::Specials::none>;
-using E2M1 = Binary<2, 1, model::Specials::none>;
+using F64 = FloatFormat<11, 52>;
+using F32 = FloatFormat<8, 23>;
+using F16 = FloatFormat<5, 10>;
+using BF16 = FloatFormat<8, 7>;
+using TF32 = FloatFormat<8, 10>;  // without the 13 low bits of its 32-bit word
+using E5M2 = FloatFormat<5, 2>;
+using E4M3 = FloatFormat<4, 3, model::Specials::nan_only>;
+using E3M2 = FloatFormat<3, 2, model::Specials::none>;
+using E2M3 = FloatFormat<2, 3, model::Specials::none>;
+using E2M1 = FloatFormat<2, 1, model::Specials::none>;
 
 template <class To, class From>
 inline To bit_copy(From from) {
@@ -116,7 +116,7 @@ inline uint64_t round_number(bool negative, uint64_t magnitude, int exponent, Ro
   }
   // The hidden bit and a carry out of the fraction add to the exponent field.
   const uint64_t code = (static_cast<uint64_t>(at - F::least) << F::fraction) + kept;
-  return sign | (code > F::largest || at > F::bias + 1 ? overflow<F>(negative, mode, finite) : code);
+  return sign | (code > F::largest ? overflow<F>(negative, mode, finite) : code);
 }
 
 // `finite`: numbers too large and infinities become the largest number (cvt .satfinite).
