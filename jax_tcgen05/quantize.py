@@ -28,10 +28,8 @@ _ELEMENTS = tuple(
 _UE8M0, _UE4M3, _E2M1 = "float8_e8m0fnu", "float8_e4m3fn", "float4_e2m1fn"
 _INPUTS = ("float32", "float16", "bfloat16")
 _SCALES = tuple(SCALE_CODES)
-_BLOCKS = {
-    _UE8M0: 32,
-    _UE4M3: 16,
-}  # elements per scale in OCP MX and in NVFP4: the defaults of the quantisers
+# Elements per scale in OCP MX and in NVFP4: the defaults of the quantisers.
+_BLOCKS = {_UE8M0: 32, _UE4M3: 16}
 
 _BLOCK_ROWS, _BLOCK_COLUMNS, _LANES = 128, 4, 32  # of the 512 bytes that tcgen05.cp.32x128b.warpx4 copies
 
@@ -299,8 +297,6 @@ def _encoding(name: str) -> _Encoding:
     signed = bool(info.min < 0)
     with np.errstate(all="ignore"):
         infinite = bool(np.isinf(np.asarray(largest + 1, dtype=word).view(name)))
-    # FP6 and FP4 have no code above the largest; the next one carries the sign.
-    infinite &= info.bits >= 8
     return _Encoding(info.bits, int(info.nmant), int(info.minexp), signed, largest, infinite)
 
 
@@ -334,13 +330,12 @@ def _pack(
     significand: jax.Array, exponent: jax.Array, encoding: _Encoding, above: int | None = None
 ) -> jax.Array:
     """The code magnitude nearest to significand * 2**exponent, ties to even; `above` (default: the largest
-    finite) where that is larger than the largest finite code."""
+    finite) where that is larger than the largest finite code. The significand has at most 30 bits from its
+    first to its last one."""
     lowest = encoding.min_exponent
     zeros = lax.clz(significand)
     top = exponent + 31 - zeros.astype(jnp.int32)  # floor(log2)
-    # 30 bits, of which the lowest also stands for all that was there below it.
-    shifted = significand << jnp.minimum(zeros, 31)
-    shifted = (shifted >> 2) | ((shifted & 3) != 0).astype(jnp.uint32)
+    shifted = significand << jnp.minimum(zeros, 31) >> 2  # in [2**29, 2**30)
     drop = 29 - encoding.mantissa + jnp.maximum(lowest - top, 0)
     drop = jnp.minimum(drop, 31).astype(jnp.uint32)
     half = jnp.uint32(1) << (drop - 1)
