@@ -8,6 +8,7 @@
 
 #include "vsm/decode.h"
 #include "vsm/module.h"
+#include "vsm/tensormap.h"
 
 namespace py = pybind11;
 
@@ -90,6 +91,34 @@ py::list instruction_table() {
   return out;
 }
 
+// im2col: (lower corner, upper corner, channels per pixel, pixels per column[, whether for im2col::w]) or None.
+py::bytes encode_tensor_map(uint64_t address, const std::string& dtype, std::vector<uint64_t> gdim,
+                            std::vector<uint64_t> gstride, std::vector<uint32_t> box, std::vector<uint32_t> estride,
+                            int interleave, int swizzle, int oob, const py::object& im2col) {
+  vsm::TensorMapArguments a;
+  a.address = address;
+  a.dtype = dtype;
+  a.gdim = std::move(gdim);
+  a.gstride = std::move(gstride);
+  a.box = std::move(box);
+  a.estride = std::move(estride);
+  a.interleave = interleave;
+  a.swizzle = swizzle;
+  a.oob = oob;
+  if (!im2col.is_none()) {
+    py::tuple t = im2col.cast<py::tuple>();
+    if (t.size() != 4 && t.size() != 5) throw py::value_error("im2col must have 4 or 5 entries, got " + std::to_string(t.size()));
+    a.im2col = true;
+    a.lower = t[0].cast<std::vector<int>>();
+    a.upper = t[1].cast<std::vector<int>>();
+    a.channels = t[2].cast<uint32_t>();
+    a.pixels = t[3].cast<uint32_t>();
+    a.wide = t.size() == 5 && t[4].cast<bool>();
+  }
+  vsm::TensorMap map = vsm::encode_tensor_map(a);
+  return py::bytes(reinterpret_cast<const char*>(&map), sizeof map);
+}
+
 }  // namespace
 
 void bind_vsm(py::module_& parent) {
@@ -106,6 +135,9 @@ void bind_vsm(py::module_& parent) {
       .def("launch", &launch, py::arg("kernel"), py::arg("grid"), py::arg("block"), py::arg("cluster"),
            py::arg("shared_bytes"), py::arg("params"), py::arg("memory"), py::arg("schedule"),
            py::arg("strict"), py::arg("step_limit"), py::arg("threads"));
+  m.def("encode_tensor_map", &encode_tensor_map, py::arg("address"), py::arg("dtype"), py::arg("gdim"),
+        py::arg("gstride"), py::arg("box"), py::arg("estride"), py::arg("interleave"), py::arg("swizzle"),
+        py::arg("oob"), py::arg("im2col"), "The 128 bytes of a tensor map; ValueError if the arguments make none.");
   m.def("instruction_table", &instruction_table, "(family, opcode, executed, forms) of every row.");
 }
 

@@ -155,9 +155,16 @@ bool Cluster::wake_spinners() {
   return woken;
 }
 
+// Threads may exit before their stores have landed.
+Cluster::State Cluster::drain() {
+  while (fire_next()) {
+  }
+  return State::finished;
+}
+
 Cluster::State Cluster::step(uint64_t rounds) {
   for (uint64_t r = 0; r < rounds; ++r) {
-    if (!live_threads) return State::finished;
+    if (!live_threads) return drain();
     ++round;
     bool ran = false;
     uint64_t before = 0, after = 0;
@@ -174,12 +181,12 @@ Cluster::State Cluster::step(uint64_t rounds) {
                            " warp instructions is exceeded\n" + waiting_report());
     if (run->stop.load(std::memory_order_relaxed)) return State::yielded;
     if (fire_due() || ran) continue;
-    if (!live_threads) return State::finished;
+    if (!live_threads) return drain();
     if (fire_next() || wake_spinners()) continue;
     idle_wakes = 0;
     return State::stuck;
   }
-  return live_threads ? State::yielded : State::finished;
+  return live_threads ? State::yielded : drain();
 }
 
 std::string Cluster::waiting_report() {

@@ -68,7 +68,9 @@ bool choose(Warp& w, uint64_t now) {
   return true;
 }
 
-[[noreturn]] void report(Warp& w, const Instr& in, const Fault& fault) {
+}  // namespace
+
+void report(Warp& w, const Instr& in, const Fault& fault) {
   const Origin& o = w.program->origins[in.origin];
   const Dim3& id = w.cta->id;
   std::string where =
@@ -80,8 +82,6 @@ bool choose(Warp& w, uint64_t now) {
                        o.function->name + "': " + std::string(o.statement->text.substr(0, 300)) + "\n  in " +
                        where);
 }
-
-}  // namespace
 
 void exit_lanes(Warp& w, Mask lanes) {
   Group& g = w.group();

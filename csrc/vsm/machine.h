@@ -205,6 +205,7 @@ struct Cluster {
  private:
   bool fire_due();
   bool fire_next();
+  State drain();
   bool wake_spinners();
 };
 
@@ -244,6 +245,8 @@ struct Run {
   std::atomic<bool> stop{false};
 };
 
+// Throws the ExecutionError of a fault: with instruction, line, CTA and thread.
+[[noreturn]] void report(Warp& w, const Instr& in, const Fault& fault);
 // Executes one instruction stream slice of a warp; false if none of its groups can run.
 bool run_warp(Warp& w, uint32_t slice);
 // Removes lanes (they have exited) and completes barriers that waited for them only.
