@@ -13,7 +13,7 @@ from typing import Any
 
 import jax
 import jax.numpy as jnp
-from jax import core, lax
+from jax import lax
 from jax.extend.core import Primitive
 from jax.interpreters import ad, batching, mlir
 
@@ -24,28 +24,37 @@ from .native import TARGET
 EXECUTORS = ("model", "vsm")
 
 
-def _checked(name: object) -> str:
-    if name not in EXECUTORS:
-        raise ValueError(f"executor: got {name!r}; allowed: {', '.join(map(repr, EXECUTORS))}")
-    return str(name)
+CHECKS = ("normal", "strict")
+
+
+def _checked(argument: str, value: object, allowed: tuple[str, ...]) -> str:
+    if value not in allowed:
+        raise ValueError(f"{argument}: got {value!r}; allowed: {', '.join(map(repr, allowed))}")
+    return str(value)
 
 
 # A jit-cache-sensitive context: a function traced under one executor is traced anew under the other.
 _executor = jax.make_user_context(None)
 
 
-def executor(name: str) -> Any:
+def executor(name: str, *, check: str = "normal") -> Any:
     """Context manager: which executor runs `mma` on the CPU, "model" or "vsm" (ValueError otherwise).
 
-    The default is the environment variable ``JAX_TCGEN05_EXECUTOR``, else "model". It is part of the
-    primitive's parameters, and so of the jit cache key. Other platforms have one executor and ignore it.
+    `check` is "normal" or, with "vsm", "strict": the virtual SM then also reports what hardware would not, such as
+    a missing fence. The default executor is the environment variable ``JAX_TCGEN05_EXECUTOR``, else "model". It is part
+    of the primitive's parameters, and so of the jit cache key. Other platforms have one executor and ignore it.
     """
-    return _executor(_checked(name))
+    _checked("executor", name, EXECUTORS)
+    _checked("check", check, CHECKS if name == "vsm" else CHECKS[:1])
+    return _executor(name if check == "normal" else f"{name}-{check}")
 
 
 def current_executor() -> str:
-    """The executor that a call traced now will use on the CPU."""
-    return _checked(_executor.value or os.environ.get("JAX_TCGEN05_EXECUTOR", "model"))
+    """The executor that a call traced now will use on the CPU, as the custom call's attribute spells it."""
+    chosen: str | None = _executor.value
+    return chosen or _checked(
+        "JAX_TCGEN05_EXECUTOR", os.environ.get("JAX_TCGEN05_EXECUTOR", "model"), EXECUTORS
+    )
 
 
 mma_p = Primitive("tcgen05_mma")
@@ -53,7 +62,23 @@ mma_p = Primitive("tcgen05_mma")
 
 def mma_bind(arrays: Sequence[Any], call: Call) -> jax.Array:
     """Binds the primitive; returns the leaf of D."""
-    return mma_p.bind(*arrays, call=call, executor=current_executor())
+    return mma_p.bind(*_varying_alike(arrays), call=call, executor=current_executor())
+
+
+def _varying_alike(arrays: Sequence[Any]) -> list[Any]:
+    """Inside `shard_map` operands that are the same on all devices join those that differ; AD sums them up again."""
+    varying = [_varying_axes(array) for array in arrays]
+    union = frozenset().union(*varying)
+    return [
+        lax.pcast(array, tuple(sorted(union - own, key=str)), to="varying") if own != union else array
+        for array, own in zip(arrays, varying, strict=True)
+    ]
+
+
+def _varying_axes(array: Any) -> frozenset[Any]:
+    """The mesh axes of `shard_map` along which the array differs; JAX 0.9 and 0.10 spell it differently."""
+    aval: Any = jax.typeof(array)
+    return frozenset(aval.mat.varying if hasattr(aval, "mat") else aval.vma)
 
 
 @partial(jax.jit, static_argnames=("call", "executor"))
@@ -68,7 +93,7 @@ mma_p.def_impl(_run_eagerly)
 def _abstract_eval(d: Any, *others: Any, call: Call, executor: str) -> Any:
     make_plan(call)
     call.check_arrays((d, *others))
-    return core.ShapedArray(d.shape, d.dtype)
+    return d.update(weak_type=False)
 
 
 def _codes(array: jax.Array) -> jax.Array:

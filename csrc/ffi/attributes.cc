@@ -24,8 +24,26 @@ int64_t integer(ffi::Dictionary& attributes, const char* name) {
   return attribute<int64_t>(attributes, name, "an int64");
 }
 
-// Sizes of a buffer; XLA's packed sub-byte types have none and never come here (codes are uint8).
-Buffer buffer(const ffi::AnyBuffer& given) {
+// XLA packs arrays of these types, so that an entry has no byte of its own.
+bool is_packed(ffi::DataType type) {
+  switch (type) {
+    case ffi::DataType::S1:
+    case ffi::DataType::S2:
+    case ffi::DataType::S4:
+    case ffi::DataType::U1:
+    case ffi::DataType::U2:
+    case ffi::DataType::U4:
+    case ffi::DataType::F4E2M1FN:
+      return true;
+    default:
+      return false;
+  }
+}
+
+Buffer buffer(const std::string& name, const ffi::AnyBuffer& given) {
+  if (is_packed(given.element_type()))
+    throw std::invalid_argument(name +
+                                ": got an array of a sub-byte type; expected one code per byte (uint8)");
   const auto dims = given.dimensions();
   return {given.untyped_data(), static_cast<int64_t>(ffi::ByteWidth(given.element_type())),
           std::vector<int64_t>(dims.begin(), dims.end())};
@@ -55,8 +73,9 @@ Plan read_plan(ffi::Dictionary attributes) {
 
 std::string read_executor(ffi::Dictionary attributes) {
   const std::string executor(attribute<std::string_view>(attributes, "executor", "a string"));
-  if (executor != "model" && executor != "vsm")
-    throw std::invalid_argument("attribute \"executor\": got \"" + executor + "\"; allowed: model, vsm");
+  if (executor != "model" && executor != "vsm" && executor != "vsm-strict")
+    throw std::invalid_argument("attribute \"executor\": got \"" + executor +
+                                "\"; allowed: model, vsm, vsm-strict");
   return executor;
 }
 
@@ -65,13 +84,13 @@ Arrays read_arrays(const Plan& plan, ffi::RemainingArgs arguments, ffi::Remainin
   for (size_t i = 0; i < arguments.size(); ++i) {
     const auto given = arguments.get<ffi::AnyBuffer>(i);
     if (!given.has_value()) throw std::invalid_argument("argument " + std::to_string(i) + " is no buffer");
-    buffers.push_back(buffer(*given));
+    buffers.push_back(buffer("argument " + std::to_string(i), *given));
   }
   if (results.size() != 1)
     throw std::invalid_argument("got " + std::to_string(results.size()) + " results; expected one, D");
   auto result = results.get<ffi::AnyBuffer>(0);
   if (!result.has_value()) throw std::invalid_argument("the result is no buffer");
-  return bind_arrays(plan, buffers, buffer(*result.value()));
+  return bind_arrays(plan, buffers, buffer("result", *result.value()));
 }
 
 }  // namespace tcgen05

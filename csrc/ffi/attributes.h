@@ -13,7 +13,7 @@ namespace tcgen05 {
 // The Plan in the attributes; throws std::invalid_argument naming the attribute that is missing or wrong.
 Plan read_plan(xla::ffi::Dictionary attributes);
 
-// The attribute "executor": "model" or "vsm".
+// The attribute "executor": "model", "vsm" or "vsm-strict".
 std::string read_executor(xla::ffi::Dictionary attributes);
 
 // Arguments and result against the plan.

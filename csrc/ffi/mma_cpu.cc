@@ -3,7 +3,9 @@
 #include "ffi/guard.h"
 #include "ffi/handlers.h"
 #include "ffi/parallel.h"
+#include "launch/launcher.h"
 #include "model/run_plan.h"
+#include "vsm/driver.h"
 
 namespace tcgen05 {
 namespace {
@@ -47,13 +49,48 @@ void run_on_model(const Plan& plan, const Arrays& arrays, ffi::ThreadPool& pool)
       });
 }
 
+// The device kernels' PTX, by the launcher's own way. Buffers get virtual addresses, so that bounds are
+// checked.
+void run_on_virtual_sm(const Plan& plan, Arrays arrays, unsigned threads, bool strict) {
+  static launch::Launcher launcher(vsm::virtual_driver(), kernel_directory());
+  vsm::DriverCall call;
+  call.threads = threads;
+  call.strict = strict;
+  const auto give = [&](Array& array, bool writable, const char* name) {
+    if (array.data == nullptr || array.bytes == 0) return;
+    array.data = reinterpret_cast<char*>(call.memory.add(array.data, array.bytes, writable, name));
+  };
+  const bool in_place = arrays.d_in.data == arrays.d_out.data;
+  give(arrays.d_out, true, "result");
+  if (in_place)
+    arrays.d_in.data = arrays.d_out.data;
+  else
+    give(arrays.d_in, false, "d");
+  give(arrays.a, false, "a");
+  give(arrays.b, false, "b");
+  give(arrays.sfa, false, "sfa");
+  give(arrays.sfb, false, "sfb");
+  give(arrays.accum, false, "accum");
+  give(arrays.pred, false, "pred");
+  give(arrays.mask, false, "mask");
+  try {
+    launcher.execute(plan, arrays, &call);
+  } catch (const launch::LaunchError&) {
+    if (call.error) std::rethrow_exception(call.error);
+    throw;
+  }
+}
+
 ffi::Error mma_cpu(ffi::ThreadPool pool, ffi::RemainingArgs arguments, ffi::RemainingRets results,
                    ffi::Dictionary attributes) {
   return guarded([&] {
     const Plan plan = read_plan(attributes);
     const Arrays arrays = read_arrays(plan, arguments, results);
-    read_executor(attributes);
-    run_on_model(plan, arrays, pool);
+    const std::string executor = read_executor(attributes);
+    if (executor == "model")
+      run_on_model(plan, arrays, pool);
+    else
+      run_on_virtual_sm(plan, arrays, static_cast<unsigned>(pool.num_threads()), executor == "vsm-strict");
   });
 }
 

@@ -3,7 +3,9 @@
 #include <pybind11/stl.h>
 
 #include "ffi/handlers.h"
+#include "ffi/launch_module.h"
 #include "ffi/model_module.h"
+#include "ffi/vsm_module.h"
 #include "launch/libcuda.h"
 
 namespace py = pybind11;
@@ -60,4 +62,6 @@ PYBIND11_MODULE(_core, m) {
   m.def("set_kernel_directory", tcgen05::set_kernel_directory);
   tcgen05::bind_driver(m);
   tcgen05::bind_model(m);
+  tcgen05::bind_launch(m);
+  tcgen05::bind_vsm(m);
 }

@@ -43,6 +43,8 @@ Array bind(const char* name, const Buffer& buffer, int64_t item_bytes, const std
   const std::vector<int64_t> strides = strides_of(name, buffer);
   Array array;
   array.data = static_cast<char*>(buffer.data);
+  array.bytes = buffer.item_bytes;
+  for (int64_t size : buffer.dims) array.bytes *= size;  // strides_of checked the product
   if (group_axes) {
     bool allowed = false;
     for (int64_t size : group) allowed |= buffer.dims[0] == size;

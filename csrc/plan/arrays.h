@@ -18,6 +18,7 @@ struct Buffer {
 // One array of the call: byte strides of the execution-group axis and of the batch axes (0 broadcasts).
 struct Array {
   char* data = nullptr;
+  int64_t bytes = 0;  // of the whole buffer
   int64_t group_stride = 0;
   std::vector<int64_t> batch_strides;
 
