@@ -48,8 +48,11 @@ def _check_replicas(name: str, view: TileLayout, wanted: tuple[tuple[int, int], 
     """Replicas must be exactly `wanted`: (extent, lanes) pairs."""
     given = [(r.extent, r.strides) for r in view.canonical().replicas]
     if given != [(extent, (("TLane", lanes),)) for extent, lanes in wanted]:
-        steps = [(r.extent, *(f"{stride} along {axis}" for axis, stride in r.strides)) for r in view.replicas]
-        shown = ", ".join(f"{extent} at {' and '.join(strides)}" for extent, *strides in steps) or "none"
+        steps = [
+            (r.extent, " and ".join(f"{step} along {axis}" for axis, step in r.strides))
+            for r in view.replicas
+        ]
+        shown = ", ".join(f"{extent} at {step}" for extent, step in steps) or "none"
         raise ValueError(f"{name}: got these replicas: {shown}; the instruction wants {rule}")
 
 
