@@ -11,6 +11,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
+import jax
 import ml_dtypes
 import numpy as np
 import slow_numerics
@@ -188,7 +189,12 @@ class Arguments:
         return tc.plan(*self.positional, **self.options)
 
     def reference(self, **more: Any) -> tc.PlacedOperand:
-        return tc.reference.mma(*self.positional, **{**self.options, **more})
+        """`reference.mma`, compiled as one function: much faster than operation by operation."""
+
+        def call(*operands: tc.PlacedOperand) -> tc.PlacedOperand:
+            return tc.reference.mma(self.form.opcode, *operands, **{**self.options, **more})
+
+        return jax.jit(call)(*self.operands.values())
 
     @property
     def leaves(self) -> dict[str, np.ndarray]:
