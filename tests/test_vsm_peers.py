@@ -169,3 +169,166 @@ def test_tvm(path: Path) -> None:
         same(buffers["Out"], want)
         steps = p["mr"] * p["nr"] * p["kr"] if not p["pred"] or flag else 0
         assert result.macs == steps * p["M"] * p["N"] * p["K"]
+
+
+# ---- the other makers: products, copies and a reduction over arrays in global memory ----
+
+
+def f16_safe(rng: np.random.Generator, buffer: np.ndarray) -> None:
+    """Integers whose sums of 256 products fit f16 exactly: at most 256 * 2 * 2 < 2048."""
+    integers(rng, buffer, -2, 2)
+
+
+def powers(rng: np.random.Generator, buffer: np.ndarray) -> None:
+    """Scale factors 1/4 to 4 as UE8M0 codes, whatever the buffer calls its bytes."""
+    buffer.view(np.uint8)[...] = rng.integers(125, 130, buffer.shape)
+
+
+def ue4m3(rng: np.random.Generator, buffer: np.ndarray) -> None:
+    """Scale factors of E4M3 from 1/2 to 4, fractions of quarters and eighths among them."""
+    buffer.view(np.uint8)[...] = rng.integers(0x30, 0x48, buffer.shape)
+
+
+def block_scales(buffer: np.ndarray, dtype: Any, rows: int, vec: int) -> np.ndarray:
+    """Scales in blocks of 128 rows and 4 steps of K (32 lines of 16 bytes), spread over the K that they cover."""
+    blocks = buffer.view(np.uint8).reshape(rows // 128, -1, 32, 4, 4)
+    codes = blocks.transpose(0, 3, 2, 1, 4).reshape(rows, -1)  # row = 32 * quarter + line
+    return np.repeat(wide(codes.view(dtype)), vec, axis=1)
+
+
+def row_scales(buffer: np.ndarray, dtype: Any, vec: int) -> np.ndarray:
+    return np.repeat(wide(buffer.view(np.uint8).view(dtype)), vec, axis=1)
+
+
+def gluon_product(case: vsm.Case, b: Buffers) -> Buffers:
+    p = case.description["problem"]
+    left = wide(b["A"]).T if p["A_T"] else wide(b["A"])
+    right = wide(b["B"]).T if p["B_T"] else wide(b["B"])
+    if case.path.name.startswith("mma_f16_nt_sw0."):
+        # The maker's own inconsistency: rows 4-7 of every eight are read with their 16-byte halves exchanged.
+        k = np.arange(p["K"])
+        left = np.stack([row[k ^ 8] if r % 8 >= 4 else row for r, row in enumerate(left)])
+        right = np.stack([row[k ^ 8] if r % 8 >= 4 else row for r, row in enumerate(right.T)]).T
+    return {"D": left @ right + wide(b["C"])}
+
+
+def gluon_pair_scaled(case: vsm.Case, b: Buffers) -> Buffers:
+    e8m0 = ml_dtypes.float8_e8m0fnu
+    left = wide(b["A"]) * block_scales(b["SA"], e8m0, 256, 32)
+    return {"C": left @ (wide(b["B"]) * block_scales(b["SB"], e8m0, 128, 32)).T}
+
+
+def triton_scaled(case: vsm.Case, b: Buffers) -> Buffers:
+    constants = case.description["constexprs"]
+    dtype = ml_dtypes.float8_e8m0fnu if constants["V"] == "32" else ml_dtypes.float8_e4m3fn
+    vec = int(constants["V"])
+    a, c = (nibbles(b[x]) if constants[f"P{x}"] == "2" else wide(b[x]) for x in "AB")
+    return {"C": (a * row_scales(b["SA"], dtype, vec)) @ (c * row_scales(b["SB"], dtype, vec)).T}
+
+
+def mosaic_product(case: vsm.Case, b: Buffers) -> Buffers:
+    left = wide(b["in0"]).T if case.path.name.startswith("mma_f16_at.") else wide(b["in0"])
+    return {"out0": left @ wide(b["in1"])}
+
+
+def mosaic_scaled(case: vsm.Case, b: Buffers) -> Buffers:
+    fp4 = "nvfp4" in case.path.name
+    scale, vec = (ml_dtypes.float8_e4m3fn, 16) if fp4 else (ml_dtypes.float8_e8m0fnu, 32)
+    a, c = (nibbles(b[x]) if fp4 else wide(b[x]) for x in ("in0", "in1"))
+    a, c = a * block_scales(b["in2"], scale, 128, vec), c * block_scales(b["in3"], scale, 128, vec)
+    return {"out0": a @ c.T}
+
+
+def cutlass_product(case: vsm.Case, b: Buffers) -> Buffers:
+    p = case.description["problem"]
+    a, c = (b[x].view(np.float16).reshape(-1, p["K"]) for x in "AB")
+    return {"D": (wide(a) @ wide(c).T).astype(np.float32).view(np.uint8)}
+
+
+def cutlass_data(rng: np.random.Generator, b: Buffers) -> None:
+    for name, dtype in (("A", np.float16), ("B", np.float16), ("C", np.float32)):
+        integers(rng, b[name].view(dtype))
+
+
+def reduction(case: vsm.Case, b: Buffers) -> Buffers:
+    return {"O": wide(b["O"]) + wide(b["I"]).reshape(4, 64, 32).sum(0)}
+
+
+def copied(source: str, target: str) -> Any:
+    return lambda case, b: {target: b[source]}
+
+
+#: maker/beginning of the name -> (how buffers are filled, others are small integers; expected outputs). The first that
+#: fits. Sums are exact in every order of addition: integers (or multiples of 2**-8) far below 2**24 in f32.
+EXPECTATIONS: dict[str, tuple[dict[str, Any], Any]] = {
+    "gluon/cp_": ({"I": random_bits}, copied("I", "O")),
+    "gluon/rt_": ({"I_PTR": random_bits}, copied("I_PTR", "O_PTR")),
+    "gluon/tma_reduce": ({}, reduction),
+    "gluon/mma2_f16": (
+        {"A": f16_safe, "B": f16_safe},
+        lambda case, b: {"C": wide(b["A"]) @ wide(b["B"])},
+    ),
+    "gluon/mma2_mxfp8": (
+        {"A": f16_safe, "B": f16_safe, "SA": powers, "SB": powers},
+        gluon_pair_scaled,
+    ),
+    "gluon/mma_": ({}, gluon_product),
+    "triton/tma_": (
+        {"A": f16_safe, "B": f16_safe},
+        lambda case, b: {"C": wide(b["A"]) @ wide(b["B"]).T},
+    ),
+    "triton/dot_": (
+        {},
+        lambda case, b: {
+            "C": wide(b["A"]) @ (wide(b["B"]).T if case.description["problem"]["tb"] else wide(b["B"]))
+        },
+    ),
+    "triton/scaled_mxfp8": ({"SA": powers, "SB": powers}, triton_scaled),
+    "triton/scaled_nvfp4": ({"A": random_bits, "B": random_bits, "SA": ue4m3, "SB": ue4m3}, triton_scaled),
+    "mosaic/scaled_mxfp8": ({"in2": powers, "in3": powers}, mosaic_scaled),
+    "mosaic/scaled_nvfp4": (
+        {"in0": random_bits, "in1": random_bits, "in2": ue4m3, "in3": ue4m3},
+        mosaic_scaled,
+    ),
+    "mosaic/blackwell": ({"in0": f16_safe, "in1": f16_safe}, mosaic_product),
+    "mosaic/": ({}, mosaic_product),
+}
+
+
+def check_case(path: Path) -> None:
+    case = vsm.Case.load(path)
+    buffers, rng = case.zeros(), np.random.default_rng(11)
+    if path.parent.name == "cutlass":
+        cutlass_data(rng, buffers)
+        expected = cutlass_product
+    else:
+        name = f"{path.parent.name}/{path.name}"
+        filling, expected = next(v for k, v in EXPECTATIONS.items() if name.startswith(k))
+        for buffer, values in buffers.items():
+            filling.get(buffer, integers)(rng, values)
+    want = expected(case, {name: values.copy() for name, values in buffers.items()})
+    for name, values in want.items():  # the kernel must do something for it
+        assert values.astype(buffers[name].dtype).tobytes() != buffers[name].tobytes()
+    run(path, buffers, case)
+    for name, values in want.items():
+        same(buffers[name], values)
+
+
+@pytest.mark.parametrize("path", cases("gluon"))
+def test_gluon(path: Path) -> None:
+    check_case(path)
+
+
+@pytest.mark.parametrize("path", cases("triton"))
+def test_triton(path: Path) -> None:
+    check_case(path)
+
+
+@pytest.mark.parametrize("path", cases("mosaic"))
+def test_mosaic(path: Path) -> None:
+    check_case(path)
+
+
+@pytest.mark.parametrize("path", cases("cutlass"))
+def test_cutlass(path: Path) -> None:
+    check_case(path)
