@@ -9,21 +9,17 @@ import numpy as np
 
 from .. import isa
 from ..descriptors import BlockScaledInstructionDescriptor, InstructionDescriptor
-from ..layouts import Digit as LayoutDigit
-from ..layouts import Swizzle, TileLayout
-from ..layouts.digits import canonical
-from ..plan import SHARED_ALIGN, SHARED_BUDGET, TMEM_COLUMNS, TMEM_LANES, Digit, Operand, Placement, Plan
+from ..plan import SHARED_ALIGN, Operand, Plan
 from . import shared, tmem
-from .call import Call, OperandSpec
+from .allocation import Element, check_budgets, shared_bytes, shared_operand, tmem_columns, tmem_operand
+from .call import Call
 
 
 @lru_cache(maxsize=1024)
 def make_plan(call: Call) -> Plan:
     """Checks every rule and returns the Plan; ValueError says which argument, what, and what is allowed."""
-    m, n, k = call.instruction_shape
     _check_instruction(call)
-    repeats = _check_shapes(call)
-    return _place(call, m, n, k, repeats)
+    return _place(call, _check_shapes(call))
 
 
 def _check_instruction(call: Call) -> None:
@@ -114,74 +110,70 @@ def _a_atoms(call: Call) -> tuple[tuple[int, ...], ...]:
     return {"no": ((rows, k),), "optional": ((rows, k), banked), "required": (banked,)}[path.bank_axis]
 
 
-def _place(call: Call, m: int, n: int, k: int, repeats: tuple[int, int, int]) -> Plan:
-    mr, nr, _ = repeats
-    opcode = call.opcode
-    d_spec, a_spec, b_spec = call.specs[:3]
-    d_bits = isa.container_bits(d_spec.dtype)
-    d_starts, columns = tmem.d_starts(d_spec.view, opcode, m, n, d_bits)
-    d = _tmem_operand("d", d_spec, d_bits, "plain", 0, d_starts, at_least=columns)
-    used = {"d": d.placement.size}
-
-    formats = {"a": isa.FORMATS[call.a_format], "b": isa.FORMATS[call.b_format]}
-    bits = {name: isa.container_bits(fmt.container(opcode.kind)) for name, fmt in formats.items()}
-    packing = {name: _packing(fmt, bits[name]) for name, fmt in formats.items()}
-    shared_bytes = 0
-    if a_spec.storage == "tmem":
-        base = sum(used.values())
-        starts = tmem.a_starts(a_spec.view, opcode, m, bits["a"], base, np.array(d_starts).reshape(mr, nr))
-        a = _tmem_operand("a", a_spec, bits["a"], packing["a"], base, starts)
-        used["a"] = a.placement.size
+def _place(call: Call, repeats: tuple[int, int, int]) -> Plan:
+    """Every operand in its storage: D, A, SFA and SFB one after another in TMEM, A and B in shared memory."""
+    operands = {"d": _place_d(call)}
+    if call.spec("a").storage == "tmem":
+        operands["a"] = _place_a_in_tmem(call, operands["d"], repeats)
     else:
-        assert call.a_descriptor is not None  # read_call demands it
-        starts = shared.shared_starts(
-            "a", a_spec.view, m // opcode.cta_group, bits["a"], call.a_descriptor, call.a_major, 0
-        )
-        a = _shared_operand("a", a_spec, bits["a"], packing["a"], 0, starts)
-        shared_bytes = a.placement.size
-    b_base = -(-shared_bytes // SHARED_ALIGN) * SHARED_ALIGN
-    assert call.b_descriptor is not None
-    starts = shared.shared_starts(
-        "b", b_spec.view, n // opcode.cta_group, bits["b"], call.b_descriptor, call.b_major, b_base
-    )
-    b = _shared_operand("b", b_spec, bits["b"], packing["b"], b_base, starts)
-    if b_base + b.placement.size > SHARED_BUDGET:
-        raise ValueError(
-            f"a, b: the operands need {b_base + b.placement.size} bytes of shared memory (a {shared_bytes}, "
-            f"b {b.placement.size}); a CTA has {SHARED_BUDGET} (226 KiB)"
-        )
-    scales = {}
-    if opcode.block_scale:
-        ids = opcode.scale_ids(k)
-        for name in ("sfa", "sfb"):
-            base = sum(used.values())
-            starts = tmem.scale_starts(name, call.spec(name).view, ids, base)
-            scales[name] = _tmem_operand(name, call.spec(name), 8, "plain", base, starts)
-            used[name] = scales[name].placement.size
-    if sum(used.values()) > TMEM_COLUMNS:
-        parts = ", ".join(f"{name} {columns}" for name, columns in used.items())
-        raise ValueError(
-            f"{', '.join(used)}: the operands need {sum(used.values())} columns of TMEM ({parts}); "
-            f"a CTA has {TMEM_COLUMNS}"
-        )
+        operands["a"] = _place_shared(call, "a", 0)
+    end = shared_bytes(operands)
+    operands["b"] = _place_shared(call, "b", -(-end // SHARED_ALIGN) * SHARED_ALIGN)
+    for name in call.operands[3:]:
+        operands[name] = _place_scales(call, name, tmem_columns(operands))
+    check_budgets(operands)
     return Plan(
-        opcode=opcode,
+        opcode=call.opcode,
         instruction_shape=call.instruction_shape,
         idesc=int(_instruction_descriptor(call)),
         repeats=repeats,
-        d=d,
-        a=a,
-        b=b,
-        sfa=scales.get("sfa"),
-        sfb=scales.get("sfb"),
-        shared_bytes=b_base + b.placement.size,
-        tmem_columns=sum(used.values()),
+        d=operands["d"],
+        a=operands["a"],
+        b=operands["b"],
+        sfa=operands.get("sfa"),
+        sfb=operands.get("sfb"),
+        shared_bytes=shared_bytes(operands),
+        tmem_columns=tmem_columns(operands),
     )
 
 
-def _packing(fmt: isa.Format, bits: int) -> str:
-    """The padded containers of FP6 and FP4 in the 8-bit kinds (ptx_contract 6)."""
-    return f"fp{fmt.bits}" if fmt.bits < bits else "plain"
+def _place_d(call: Call) -> Operand:
+    m, n, _ = call.instruction_shape
+    spec = call.spec("d")
+    element = Element(isa.container_bits(spec.dtype))
+    starts, columns = tmem.d_starts(spec.view, call.opcode, m, n, element.bits)
+    return tmem_operand("d", spec, element, 0, starts, at_least=columns)
+
+
+def _place_a_in_tmem(call: Call, d: Operand, repeats: tuple[int, int, int]) -> Operand:
+    spec, element, base = call.spec("a"), _element(call, call.a_format), d.placement.size
+    d_starts = np.array(d.starts).reshape(repeats[:2])
+    starts = tmem.a_starts(spec.view, call.opcode, call.instruction_shape[0], element.bits, base, d_starts)
+    return tmem_operand("a", spec, element, base, starts)
+
+
+def _place_shared(call: Call, name: str, base: int) -> Operand:
+    m, n, _ = call.instruction_shape
+    extent, fmt, descriptor, major = {
+        "a": (m, call.a_format, call.a_descriptor, call.a_major),
+        "b": (n, call.b_format, call.b_descriptor, call.b_major),
+    }[name]
+    assert descriptor is not None  # read_call demands it
+    spec, element, rows = call.spec(name), _element(call, fmt), extent // call.opcode.cta_group
+    starts = shared.shared_starts(name, spec.view, rows, element.bits, descriptor, major, base)
+    return shared_operand(name, spec, element, base, starts)
+
+
+def _place_scales(call: Call, name: str, base: int) -> Operand:
+    ids = call.opcode.scale_ids(call.instruction_shape[2])
+    starts = tmem.scale_starts(name, call.spec(name).view, ids, base)
+    return tmem_operand(name, call.spec(name), Element(8), base, starts)
+
+
+def _element(call: Call, fmt: str) -> Element:
+    """How an element of A or B is stored; FP6 and FP4 have padded containers in the 8-bit kinds (ptx_contract 6)."""
+    bits, own = isa.container_bits(isa.FORMATS[fmt].container(call.opcode.kind)), isa.FORMATS[fmt].bits
+    return Element(bits, f"fp{own}" if own < bits else "plain")
 
 
 def _instruction_descriptor(call: Call) -> InstructionDescriptor | BlockScaledInstructionDescriptor:
@@ -200,93 +192,3 @@ def _instruction_descriptor(call: Call) -> InstructionDescriptor | BlockScaledIn
     if call.opcode.block_scale:
         return BlockScaledInstructionDescriptor(**common, scale_format=call.spec("sfa").dtype)
     return InstructionDescriptor(**common, d_format=call.spec("d").dtype, sat_d=call.sat_d)
-
-
-def _shared_operand(
-    name: str, spec: OperandSpec, bits: int, packing: str, base: int, starts: tuple[int, ...]
-) -> Operand:
-    offsets = spec.placement.image()["m"]
-    _check_injective(name, offsets - offsets.min() if offsets.size else offsets)
-    if offsets.size and offsets.min() < 0:
-        raise ValueError(
-            f"{name}: the layout starts at element {int(offsets.min())}; offsets from the allocation are not negative"
-        )
-    end = int(offsets.max()) + 1 if offsets.size else 0
-    size = -(-end * bits // 128) * 16  # whole 16-byte units
-    if size > SHARED_BUDGET:
-        raise ValueError(
-            f"{name}: the layout needs {size} bytes of shared memory; a CTA has {SHARED_BUDGET} (226 KiB)"
-        )
-    return Operand(placement(spec, bits, packing, base, size), starts)
-
-
-def _tmem_operand(
-    name: str,
-    spec: OperandSpec,
-    bits: int,
-    packing: str,
-    base: int,
-    starts: tuple[int, ...],
-    at_least: int = 0,
-) -> Operand:
-    image = spec.placement.image()
-    shape = spec.placement.shape
-    lanes = np.broadcast_to(image.get("TLane", 0), shape)
-    along = np.broadcast_to(image.get("TCol", 0), shape)
-    copies = np.zeros(1, np.int64)
-    for replica in spec.placement.replicas:
-        steps = replica.stride("TLane") * np.arange(replica.extent)
-        copies = (copies[:, None] + steps).ravel()
-        if replica.stride("TCol"):
-            raise ValueError(f"{name}: got a replica along TCol; copies are lanes apart")
-    lanes = lanes[..., None] + copies
-    tmem.check_lanes(name, lanes)
-    if along.min() < 0:
-        raise ValueError(
-            f"{name}: the layout starts at column {int(along.min())}; columns from the allocation are not negative"
-        )
-    columns = max(at_least, (int(along.max()) + 1) * bits + 31 >> 5)
-    if columns > TMEM_COLUMNS:
-        raise ValueError(f"{name}: the layout needs {columns} columns of TMEM; a CTA has {TMEM_COLUMNS}")
-    _check_injective(name, (along[..., None] * TMEM_LANES + lanes))
-    return Operand(placement(spec, bits, packing, base, columns), starts)
-
-
-def _check_injective(name: str, positions: np.ndarray) -> None:
-    """Two entries in one place would lose data."""
-    seen = np.zeros(int(positions.max()) + 1 if positions.size else 0, bool)
-    seen[positions.ravel()] = True
-    if np.count_nonzero(seen) != positions.size:
-        raise ValueError(
-            f"{name}: the layout puts {positions.size} entries into {np.count_nonzero(seen)} places; each needs its own"
-        )
-
-
-def placement(spec: OperandSpec, bits: int, packing: str, base: int, size: int) -> Placement:
-    """The layout of an array as executors get it."""
-    layout: TileLayout = spec.placement
-    first, second = ("m", "") if spec.storage == "shared" else ("TLane", "TCol")
-
-    def digits(given: tuple[LayoutDigit, ...]) -> tuple[Digit, ...]:
-        return tuple(Digit(d.extent, d.stride(first), d.stride(second)) for d in given)
-
-    return Placement(
-        storage=spec.storage,
-        packing=packing,
-        item_bytes=np.dtype(spec.dtype).itemsize,  # sub-byte codes: one per byte
-        bits=bits,
-        base=base,
-        size=size,
-        origin=(layout.origin.get(first, 0), layout.origin.get(second, 0)),
-        swizzle=_swizzle(layout.swizzle),
-        axes=tuple((axis.size, digits(canonical(axis).digits)) for axis in layout.axes),
-        replicas=digits(layout.replicas),
-    )
-
-
-def _swizzle(term: Swizzle | None) -> tuple[int, int]:
-    """(mask, shift): x ^ ((x >> shift) & mask), or with a negative shift x ^ ((x & mask) << -shift)."""
-    if term is None:
-        return 0, 0
-    mask = ((1 << term.s) - 1) << term.p
-    return (mask, term.a) if term.inner else (mask, -term.a)
