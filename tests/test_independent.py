@@ -159,6 +159,8 @@ def a_in_tmem() -> Iterator[Form]:
         yield Form("mxf8f6f4", 128, 24, fmt, **tmem)
     yield Form("mxf4", 128, 24, **tmem)
     yield Form("mxf4nvf4", 256, 48, scale="block16", group=2, packed_arrays=True, **tmem)
+    for kind, fmt in (("mxf8f6f4", F8[2]), ("mxf4", "")):
+        yield Form(kind, 128, 48, fmt, group=2, banked=True, **tmem)
     for m in (32, 64, 128):
         for kind, fmt in (("f16", "bfloat16"), ("tf32", ""), ("f8f6f4", "float6_e3m2fn"), ("i8", "uint8")):
             yield Form(kind, m, 64, fmt, ws=True, **tmem)
@@ -220,7 +222,7 @@ def test_same_bits(form: Form) -> None:
         check(form, accum=len(named([form])[0].id) % 2 == 0)
 
 
-@pytest.mark.parametrize("form", named(ALL[::2]))
+@pytest.mark.parametrize("form", named([*ALL[::2], *(form for form in ALL if form.banked)]))
 def test_same_value_as_the_reference(form: Form) -> None:
     """Small integers are exact in every format and sum, so `reference.mma` has the same values."""
     args = calls.place(form, calls.random_arrays(form, 2, "small"))
