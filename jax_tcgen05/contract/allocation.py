@@ -45,7 +45,7 @@ def check_budgets(operands: Mapping[str, Operand]) -> None:
             sizes = {name: o.placement.size for name, o in operands.items() if o.placement.storage == storage}
             parts = ", ".join(f"{name} {size}" for name, size in sizes.items())
             raise ValueError(
-                f"{', '.join(sizes)}: the operands need {needed} {unit} ({parts}); a CTA has {budget}"
+                f"{', '.join(sizes)}: the operands need {needed} {unit} ({parts}); a CTA has {budget}{note}"
             )
 
 
