@@ -87,14 +87,22 @@ def _decoded(call: Call, arrays: Sequence[Any], name: str, dtype: np.dtype) -> j
     array = _gather(call, name, arrays[call.operands.index(name)])
     fmt = call.a_format if name == "a" else call.b_format
     if fmt == "tf32":
-        # TF32 is the upper 19 bits of a float32 word.
-        word = lax.bitcast_convert_type(array, jnp.uint32) & np.uint32(0xFFFFE000)
-        array = lax.bitcast_convert_type(word, jnp.float32)
+        array = _cut_to_tf32(array)
     elif array.dtype == jnp.uint8 and not isa.FORMATS[fmt].integer:
         codes = np.arange(1 << isa.FORMATS[fmt].bits, dtype=np.uint8)
         table = codes.view(getattr(ml_dtypes, fmt)).astype(np.float32)
         array = jnp.asarray(table)[array & np.uint8(len(codes) - 1)]
     return array.astype(dtype)
+
+
+@jax.custom_jvp
+def _cut_to_tf32(array: jax.Array) -> jax.Array:
+    """The upper 19 bits of each float32 word. Differentiates like the other formats' rounding: as the identity."""
+    word = lax.bitcast_convert_type(array, jnp.uint32) & np.uint32(0xFFFFE000)
+    return lax.bitcast_convert_type(word, jnp.float32)
+
+
+_cut_to_tf32.defjvps(lambda tangent, out, array: tangent)
 
 
 def _factor(call: Call, arrays: Sequence[Any], name: str, values: jax.Array) -> jax.Array:
@@ -106,6 +114,8 @@ def _factor(call: Call, arrays: Sequence[Any], name: str, values: jax.Array) -> 
     if call.opcode.block_scale:
         scale = _gather(call, f"sf{name}", arrays[call.operands.index(f"sf{name}")])
         scale = jnp.abs(scale.astype(values.dtype))  # the sign bit of UE4M3 is ignored
+        if name == "a" and _banks(call) > 1:
+            scale = scale[..., None, :, :]  # every bank holds the same rows
         vec, k = scale.shape[-1], values.shape[-1]
         values = values.reshape(*values.shape[:-1], vec, k // vec) * scale[..., None]
         values = values.reshape(*values.shape[:-2], k)
