@@ -47,7 +47,9 @@ def lanes(body: str, *inputs: np.ndarray, out: type | np.dtype) -> np.ndarray:
     assert all(a.size == result.size for a in arrays)
     text = kernel_text(body, tuple(a.dtype.itemsize for a in arrays), result.dtype.itemsize)
     blocks = (result.size + _BLOCK - 1) // _BLOCK
-    vsm.Module(text).launch("lanes", grid=blocks, block=_BLOCK, args=(*arrays, result, np.uint32(result.size)))
+    vsm.Module(text).launch(
+        "lanes", grid=blocks, block=_BLOCK, args=(*arrays, result, np.uint32(result.size))
+    )
     return result
 
 
