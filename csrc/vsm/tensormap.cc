@@ -75,7 +75,7 @@ void check_swizzle(const TensorMap& m) {
 }
 
 void check_im2col(const TensorMap& m) {
-  in_range("rank", m.rank, 3, 5);
+  in_range("rank of an im2col tensor", m.rank, 3, 5);
   if (m.interleave)
     wrong("interleave", std::to_string(m.interleave),
           "0 with im2col (interleaved im2col is not executed here)");
@@ -111,7 +111,7 @@ void check_dimensions(const TensorMap& m) {
     if (padded(m.element)) {
       if (m.box[0] != 128) wrong("box[0]", std::to_string(m.box[0]), "128 with this element type");
     } else {
-      multiple("box[0] in bytes", uint64_t{m.box[0]} * static_cast<uint32_t>(row_of(m.element).bits), 128);
+      multiple("box[0] in bits", uint64_t{m.box[0]} * static_cast<uint32_t>(row_of(m.element).bits), 128);
     }
   }
   if (row_of(m.element).bits == 4) multiple("gdim[0]", m.size(0), padded(m.element) ? 128 : 2);
@@ -169,6 +169,7 @@ TensorMap encode_tensor_map(const TensorMapArguments& a) {
   m.element = static_cast<Element>(e - std::begin(kElements));
   size_t rank = a.gdim.size();
   in_range("rank", static_cast<int64_t>(rank), 1, 5);
+  if (a.im2col) in_range("rank of an im2col tensor", static_cast<int64_t>(rank), 3, 5);
   auto length = [&](const char* field, size_t have, size_t want) {
     if (have != want)
       wrong(std::string("length of ") + field, std::to_string(have),
@@ -200,7 +201,7 @@ TensorMap encode_tensor_map(const TensorMapArguments& a) {
   m.fill = static_cast<uint8_t>(a.oob);
   if (a.im2col) {
     m.mode = a.wide ? MapMode::im2col_wide : MapMode::im2col;
-    size_t corners = a.wide ? 1 : rank - std::min<size_t>(rank, 2);
+    size_t corners = a.wide ? 1 : rank - 2;
     length("lower corner", a.lower.size(), corners);
     length("upper corner", a.upper.size(), corners);
     for (size_t i = 0; i < corners; ++i) {
