@@ -6,11 +6,22 @@
 #include "vsm/parser.h"
 
 namespace tcgen05::vsm {
+namespace {
+
+constexpr size_t kMaxInstructions = size_t{1} << 22;  // of all kernels
+
+}  // namespace
 
 LoadedModule::LoadedModule(std::string text) : module_(parse(std::move(text))) {
   place_variables();
-  for (const Function& f : module_->functions)
-    if (f.entry && f.defined) programs_.emplace(f.name, Linker(*module_, f).run());
+  size_t instructions = 0;
+  for (const Function& f : module_->functions) {
+    if (!f.entry || !f.defined) continue;
+    const Program& p = programs_.emplace(f.name, Linker(*module_, f).run()).first->second;
+    if ((instructions += p.code.size()) > kMaxInstructions)
+      throw LoadError("the kernels have more than " + std::to_string(kMaxInstructions) +
+                      " instructions, functions counted once per kernel that calls them");
+  }
 }
 
 void LoadedModule::place_variables() {
@@ -24,10 +35,12 @@ void LoadedModule::place_variables() {
     size += v.bytes;
     if (size > (uint64_t{1} << 31)) throw LoadError("the module's variables are larger than 2 GiB");
   }
-  storage_.assign(size, 0);
+  storage_.reset(static_cast<uint8_t*>(std::calloc(std::max<uint64_t>(size, 1), 1)));
+  if (!storage_) throw LoadError("no memory for the module's variables");
+  storage_bytes_ = size;
   for (const Variable& v : module_->variables) {
     if (!in_memory(v)) continue;
-    uint8_t* at = storage_.data() + (v.offset - kModuleWindow);
+    uint8_t* at = storage_.get() + (v.offset - kModuleWindow);
     std::copy(v.init.begin(), v.init.end(), at);
     for (const Relocation& r : v.relocations) {
       if (!r.variable || !in_memory(*r.variable))
@@ -55,7 +68,7 @@ const Program& LoadedModule::program(const std::string& kernel) const {
 }
 
 void LoadedModule::add_variables(GlobalMemory& memory) {
-  memory.add_at(kModuleWindow, storage_.data(), storage_.size(), true, "variables of the module");
+  memory.add_at(kModuleWindow, storage_.get(), storage_bytes_, true, "variables of the module");
 }
 
 }  // namespace tcgen05::vsm

@@ -1,6 +1,7 @@
 // A loaded PTX module: parsed, every kernel decoded, its variables placed.
 #pragma once
 
+#include <cstdlib>
 #include <map>
 #include <memory>
 #include <string>
@@ -29,7 +30,8 @@ class LoadedModule {
 
   std::unique_ptr<Module> module_;
   std::map<std::string, Program> programs_;
-  std::vector<uint8_t> storage_;
+  std::unique_ptr<uint8_t, void (*)(void*)> storage_{nullptr, std::free};
+  uint64_t storage_bytes_ = 0;
 };
 
 }  // namespace tcgen05::vsm

@@ -269,7 +269,7 @@ class Parser {
     uint64_t each = static_cast<uint64_t>(bytes_of(v.type));
     if (open) v.bytes = each * values.size();
     if (each * values.size() > v.bytes) fail("too many initial values for '" + v.name + "'");
-    v.init.assign(v.bytes, 0);
+    v.init.assign(each * values.size(), 0);  // the rest of the variable is zero
     for (size_t i = 0; i < values.size(); ++i) {
       const Operand& x = values[i];
       uint64_t value = x.value;
@@ -295,7 +295,7 @@ class Parser {
   void braces(std::vector<Operand>& out, int depth) {
     if (depth > kMaxNesting) fail("initialiser is nested too deeply");
     if (!accept("{")) {
-      out.push_back(initial_value());
+      out.push_back(initial_value(depth));
       return;
     }
     if (accept("}")) return;
@@ -304,11 +304,12 @@ class Parser {
     expect("}");
   }
 
-  Operand initial_value() {
+  Operand initial_value(int depth) {
+    if (depth > kMaxNesting) fail("initialiser is nested too deeply");
     if (peek().is("generic") && peek(1).is("(")) {
       take();
       take();
-      Operand x = initial_value();
+      Operand x = initial_value(depth + 1);
       expect(")");
       x.negated = true;
       if (accept("+")) x.value += expect_integer("an offset");
@@ -659,7 +660,6 @@ class Parser {
   }
 
   Operand operand(int depth) {
-    if (depth > kMaxNesting) fail("operand is nested too deeply");
     Operand x = single_operand(depth);
     if (accept("|")) {
       Operand pair;
@@ -672,6 +672,7 @@ class Parser {
   }
 
   Operand single_operand(int depth) {
+    if (depth > kMaxNesting) fail("operand is nested too deeply");
     const Token& t = peek();
     if (t.is("{") || t.is("(")) {
       Operand x;

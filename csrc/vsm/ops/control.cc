@@ -188,7 +188,8 @@ void decode_call(Decoder& d) {
       d.fail("call of the external function '" + f.name + "'");
     for (size_t i = 0; i < got; ++i) {
       const Operand& x = results->list[i];
-      if (x.kind != Kind::symbol) d.fail("results of call must be .param variables");
+      if (x.kind != Kind::symbol || x.variable->space != Space::local)
+        d.fail("results of call must be .param variables");
       Copy r{};
       r.is_constant = true;
       r.to = d.offset_of(*x.variable);

@@ -6,6 +6,8 @@
 #include <stdexcept>
 #include <string>
 
+#include "vsm/memory.h"
+
 namespace tcgen05::vsm {
 namespace {
 
@@ -30,7 +32,11 @@ void tile_rows(Box& b, const BoxRequest& r) {
   const TensorMap& m = b.map;
   int from = m.interleave ? 0 : 1;
   size_t total = 1;
-  for (int d = from; d < m.rank; ++d) total *= m.visited(d);
+  for (int d = from; d < m.rank; ++d) {
+    total *= m.visited(d);
+    if (total * m.row_pitch() > kMaxShared)
+      wrong("the box has more than the " + std::to_string(kMaxShared) + " bytes of a CTA's shared memory");
+  }
   Position step{};
   b.rows.reserve(total);
   for (size_t n = 0; n < total; ++n) {
@@ -128,10 +134,6 @@ void im2col_w_rows(Box& b, const BoxRequest& r) {
     PixelWalk beyond = walk;
     for (uint32_t h = 0; h < halo; ++h, beyond.next())
       b.rows[pixels + h * parts + n / (pixels / parts) - 1] = row_at(m, beyond.at, 1);
-  }
-  if (r.store) {  // a store ends at the first pixel outside
-    auto out = std::find_if(b.rows.begin(), b.rows.end(), [](const BoxRow& row) { return !row.inside; });
-    b.rows.erase(out, b.rows.end());
   }
 }
 
