@@ -310,7 +310,8 @@ ld.param.u64 %rd3, [target]; mov.b16 %h1, 0x8105;
 
 BULK_REDUCTIONS = [
     ("add.u32", np.uint32), ("add.s32", np.int32), ("add.u64", np.uint64), ("inc.u32", np.uint32),
-    ("dec.u32", np.uint32), ("min.s64", np.int64), ("max.u64", np.uint64), ("min.s32", np.int32), ("and.b32", np.uint32), ("or.b64", np.uint64),
+    ("dec.u32", np.uint32), ("min.s64", np.int64), ("max.u64", np.uint64), ("min.s32", np.int32),
+    ("and.b32", np.uint32), ("or.b64", np.uint64),
     ("xor.b64", np.uint64), ("add.f32", np.float32), ("add.f64", np.float64), ("add.noftz.f16", np.float16),
     ("add.noftz.bf16", ml_dtypes.bfloat16), ("min.f16", np.float16), ("max.bf16", ml_dtypes.bfloat16),
 ]  # fmt: skip

@@ -34,10 +34,12 @@ Flow async_store(Warp& w, const Instr& in, Mask m) {
     start_copy(w, in, lane, [&c, &f, to, barrier, values, each, bytes] {
       std::lock_guard<std::mutex> lock(atomics());
       for (size_t k = 0; k < f.values.size(); ++k) {
-        uint64_t v = values[k], old = 0;
-        std::memcpy(&old, to + k * each, each);
-        if (f.reduces) v = reduce(f.op, f.type, old, v, 0);
-        std::memcpy(to + k * each, &v, each);
+        const auto* value = reinterpret_cast<const uint8_t*>(&values[k]);
+        if (f.reduces) {
+          reduce_cells(f.op, f.type, to + k * each, value, each);
+        } else {
+          std::memcpy(to + k * each, value, each);
+        }
       }
       if (f.has_barrier) mbarrier_add_tx(c, barrier, -int64_t{bytes}, -1);
     });
@@ -55,8 +57,7 @@ void decode_async(Decoder& d, bool reduces) {
                      : space != Space::generic && space != Space::global)
     d.fail(f->has_barrier ? "the destination is .shared::cluster"
                           : "without an mbarrier the destination is .global");
-  if (reduces)
-    f->op = static_cast<Reduction>(d.need_any({"and", "or", "xor", "\1", "add", "inc", "dec", "min", "max"}));
+  if (reduces) f->op = take_reduction(d);
   int v = reduces ? -1 : d.take_any({"v2", "v4"});
   f->type = d.type();
   size_t n = v < 0 ? 1 : size_t{2} << v;

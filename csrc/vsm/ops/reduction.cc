@@ -106,4 +106,21 @@ bool reduction_allowed(Reduction op, Type t) {
   }
 }
 
+Reduction take_reduction(Decoder& d) {
+  static constexpr Reduction kOps[] = {Reduction::and_, Reduction::or_, Reduction::xor_, Reduction::add,
+                                       Reduction::inc,  Reduction::dec, Reduction::min,  Reduction::max};
+  return kOps[d.need_any({"and", "or", "xor", "add", "inc", "dec", "min", "max"})];
+}
+
+void reduce_cells(Reduction op, Type t, uint8_t* to, const uint8_t* from, size_t bytes) {
+  size_t each = static_cast<size_t>(bytes_of(t));
+  for (size_t at = 0; at < bytes; at += each) {
+    uint64_t old = 0, value = 0;
+    std::memcpy(&old, to + at, each);
+    std::memcpy(&value, from + at, each);
+    old = reduce(op, t, old, value, 0);
+    std::memcpy(to + at, &old, each);
+  }
+}
+
 }  // namespace tcgen05::vsm
