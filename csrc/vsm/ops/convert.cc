@@ -320,6 +320,8 @@ void decode_float(Decoder& d, const ConvertModifiers& m, Type to, Type from) {
   for (auto [t, f] : kExact) exact |= t == to && f == from;
   if (m.integral != Integral::none && to != from) d.fail("integer rounding needs equal types");
   if (!exact && !m.rounded) d.fail("needs a rounding modifier: .rn, .rz, .rm, .rp");
+  if (exact && m.rounded && from != Type::bf16)
+    d.fail("rounding is not allowed where the conversion is exact");
   if ((m.flags & (kRelu | kFinite)) && bits_of(to) != 16)
     d.fail(".relu and .satfinite are for 16-bit and narrower results");
   const bool plain = to == Type::f32 && m.flags == 0 && bits_of(from) == 16;

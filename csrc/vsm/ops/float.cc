@@ -252,7 +252,8 @@ void decode_float_arithmetic(Decoder& d, Type t) {
   const std::string_view op = d.root();
   if (op == "add" || op == "sub") return decode_arithmetic<Op::add>(d, false, op == "sub");
   if (op == "mul") return decode_arithmetic<Op::mul>(d, false, false);
-  if (op == "mad") return decode_arithmetic<Op::fma>(d, t == Type::f64, false);  // fused since sm_20
+  if (op == "mad" && (t == Type::f32 || t == Type::f64))
+    return decode_arithmetic<Op::fma>(d, true, false);  // fused
   if (op == "div") return decode_root<Root::div>(d);
   if (op == "neg" || op == "abs") return decode_sign(d, t);
   if (op == "min" || op == "max") return decode_minimum(d, t);
