@@ -336,7 +336,7 @@ class TileLayout:
 
         extents, strides = [], []
         for axis in self.axes:
-            digits = axis.digits or (Digit(1),)
+            digits = canonical(axis).digits or (Digit(1),)
             shown = [str(digit.extent) for digit in digits], [stride(digit) for digit in digits]
             extents.append(shown[0][0] if len(digits) == 1 else group(shown[0]))
             strides.append(shown[1][0] if len(digits) == 1 else group(shown[1]))
