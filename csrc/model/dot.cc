@@ -1,6 +1,7 @@
 #include "model/dot.h"
 
 #include <algorithm>
+#include <cmath>
 #include <cstdint>
 
 namespace tcgen05::model {
@@ -53,82 +54,50 @@ uint32_t to_f16(int64_t sum, int unit) {
                     0x7C00u, (static_cast<uint32_t>(exponent + 14) << 10) + static_cast<uint32_t>(kept));
 }
 
-// Collects infinities and NaNs of the terms (numerics.md 4).
-struct Special {
-  bool nan = false, positive = false, negative = false;
-  void infinity(bool minus) { (minus ? negative : positive) = true; }
-  bool any() const { return nan || positive || negative; }
-  uint32_t bits(Accumulator d) const {
-    const bool half = d == Accumulator::f16;
-    if (nan || (positive && negative)) return half ? kNanF16 : kNanF32;
-    const uint32_t infinity_bits = half ? 0x7C00u : 0x7F800000u;
-    return infinity_bits | (negative ? (half ? 0x8000u : 0x80000000u) : 0u);
-  }
-};
-
-uint32_t dot_integer(const Arithmetic& arithmetic, const uint32_t* a, const uint32_t* b, uint32_t c) {
+uint32_t dot_integer(const Arithmetic& arithmetic, const DotOperand& a, const DotOperand& b, uint32_t c) {
   int64_t sum = static_cast<int32_t>(c);
   for (int k = 0; k < arithmetic.k; ++k) {
-    sum += int64_t{decode_integer(arithmetic.a, a[k])} * decode_integer(arithmetic.b, b[k]);
+    const int64_t product = int64_t{a.number[k].significand} * b.number[k].significand;
+    sum += a.number[k].negative != b.number[k].negative ? -product : product;
   }
   if (arithmetic.saturate) sum = std::clamp<int64_t>(sum, INT32_MIN, INT32_MAX);
   return static_cast<uint32_t>(sum);
 }
 
-struct Terms {
-  Special special;
-  Number a[kMaxK], b[kMaxK];
-};
-
-void decode_terms(const Arithmetic& arithmetic, const uint32_t* a, const uint32_t* b, Terms& terms) {
-  for (int k = 0; k < arithmetic.k; ++k) {
-    Number& x = terms.a[k] = decode(arithmetic.a, a[k]);
-    Number& y = terms.b[k] = decode(arithmetic.b, b[k]);
-    x.negative ^= arithmetic.negate_a;
-    y.negative ^= arithmetic.negate_b;
-    if (x.kind == Number::nan || y.kind == Number::nan) {
-      terms.special.nan = true;
-    } else if (x.kind == Number::infinity || y.kind == Number::infinity) {
-      const bool zero = (x.kind == Number::finite && x.significand == 0) ||
-                        (y.kind == Number::finite && y.significand == 0);
-      if (zero) terms.special.nan = true;
-      if (!zero) terms.special.infinity(x.negative != y.negative);
-    }
-  }
+// A float that takes part in sums and products as infinities, NaNs, zeros and signs do (numerics.md 4):
+// finite numbers are small, so nothing overflows on the way.
+float mark(const Number& number) {
+  const float value = number.kind == Number::nan        ? NAN
+                      : number.kind == Number::infinity ? INFINITY
+                      : number.significand == 0         ? 0.0f
+                                                        : 1.0f;
+  return number.negative ? -value : value;
 }
 
-void add_special(const Number& c, Special& special) {
-  if (c.kind == Number::nan) special.nan = true;
-  if (c.kind == Number::infinity) special.infinity(c.negative);
+float special_sum(const Arithmetic& arithmetic, const DotOperand& a, const DotOperand& b, const Number& c) {
+  float sum = mark(c);
+  for (int k = 0; k < arithmetic.k; ++k) sum += mark(a.number[k]) * mark(b.number[k]);
+  for (int block = 0; block < arithmetic.scales(); ++block) {
+    if (a.scale[block].kind == Number::nan || b.scale[block].kind == Number::nan) sum = NAN;
+  }
+  return sum;
 }
 
 // The kinds with one fused sum (numerics.md 1). Scales only move the products' exponents.
-uint32_t dot_fused(const Arithmetic& arithmetic, const uint32_t* a, const uint32_t* b, uint32_t c_bits,
-                   const uint8_t* sfa, const uint8_t* sfb) {
-  Terms terms;
-  decode_terms(arithmetic, a, b, terms);
-  int scale = 0;
-  if (arithmetic.scale != ScaleFormat::none) {
-    const Number x = decode_scale(arithmetic.scale, sfa[0]), y = decode_scale(arithmetic.scale, sfb[0]);
-    if (x.kind == Number::nan || y.kind == Number::nan) terms.special.nan = true;
-    scale = x.exponent + y.exponent;
-  }
-  const bool half = arithmetic.d == Accumulator::f16;
-  const Number c = half ? decode_f16(c_bits) : decode_f32(c_bits);
-  add_special(c, terms.special);
-  if (terms.special.any()) return terms.special.bits(arithmetic.d);
-
+uint32_t dot_fused(const Arithmetic& arithmetic, const DotOperand& a, const DotOperand& b, const Number& c) {
+  const bool half = arithmetic.d == Accumulator::f16, scaled = arithmetic.scale != ScaleFormat::none;
+  const int scale = scaled ? a.scale[0].exponent + b.scale[0].exponent : 0;
   int top = half ? kFloorF16 : kFloorF32;
   if (c.significand != 0) top = std::max(top, c.exponent);
   for (int k = 0; k < arithmetic.k; ++k) {
-    if (terms.a[k].significand == 0 || terms.b[k].significand == 0) continue;
-    top = std::max(top, terms.a[k].exponent + terms.b[k].exponent + scale);
+    if (a.number[k].significand == 0 || b.number[k].significand == 0) continue;
+    top = std::max(top, a.number[k].exponent + b.number[k].exponent + scale);
   }
   const int fraction = info(arithmetic.a).fraction_bits + info(arithmetic.b).fraction_bits;
   int64_t sum = shifted(c.significand, kFractionBits - (half ? 10 : 23) + c.exponent - top);
   if (c.negative) sum = -sum;
   for (int k = 0; k < arithmetic.k; ++k) {
-    const Number &x = terms.a[k], &y = terms.b[k];
+    const Number &x = a.number[k], &y = b.number[k];
     const int64_t product = int64_t{x.significand} * y.significand;
     if (product == 0) continue;
     const int64_t term = shifted(product, kFractionBits - fraction + x.exponent + y.exponent + scale - top);
@@ -138,24 +107,18 @@ uint32_t dot_fused(const Arithmetic& arithmetic, const uint32_t* a, const uint32
 }
 
 // FP4 block-scaled kinds (numerics.md 2): exact groups of 16, then one sum of the scaled groups and C.
-uint32_t dot_grouped(const Arithmetic& arithmetic, const uint32_t* a, const uint32_t* b, uint32_t c_bits,
-                     const uint8_t* sfa, const uint8_t* sfb) {
+uint32_t dot_grouped(const Arithmetic& arithmetic, const DotOperand& a, const DotOperand& b,
+                     const Number& c) {
   constexpr int kGroups = kMaxK / kGroup;
-  Terms terms;
-  decode_terms(arithmetic, a, b, terms);
-  const Number c = decode_f32(c_bits);
-  add_special(c, terms.special);
   int64_t value[kGroups] = {};
   int exponent[kGroups] = {};
   bool live[kGroups] = {};
   int top = kGroupedFloor;
   for (int g = 0; g < arithmetic.k / kGroup; ++g) {
     const int block = g * kGroup / arithmetic.scale_block;
-    const Number x = decode_scale(arithmetic.scale, sfa[block]);
-    const Number y = decode_scale(arithmetic.scale, sfb[block]);
-    if (x.kind == Number::nan || y.kind == Number::nan) terms.special.nan = true;
+    const Number &x = a.scale[block], &y = b.scale[block];
     for (int k = g * kGroup; k < (g + 1) * kGroup; ++k) {
-      const Number &p = terms.a[k], &q = terms.b[k];
+      const Number &p = a.number[k], &q = b.number[k];
       const int64_t product = (int64_t{p.significand} * q.significand) << (p.exponent + q.exponent);
       live[g] |= product != 0;
       value[g] += p.negative != q.negative ? -product : product;
@@ -165,7 +128,6 @@ uint32_t dot_grouped(const Arithmetic& arithmetic, const uint32_t* a, const uint
     exponent[g] = x.exponent + y.exponent;
     if (live[g]) top = std::max(top, exponent[g]);
   }
-  if (terms.special.any()) return terms.special.bits(arithmetic.d);
   if (c.significand != 0) top = std::max(top, c.exponent);
   const int scale_fraction = arithmetic.scale == ScaleFormat::ue4m3 ? 6 : 0;
   const int fraction = info(arithmetic.a).fraction_bits + info(arithmetic.b).fraction_bits + scale_fraction;
@@ -182,11 +144,45 @@ uint32_t dot_grouped(const Arithmetic& arithmetic, const uint32_t* a, const uint
 
 }  // namespace
 
+uint32_t special_bits(Accumulator d, float value) {
+  const bool half = d == Accumulator::f16;
+  if (std::isnan(value)) return half ? kNanF16 : kNanF32;
+  if (half) return value < 0 ? 0xFC00u : 0x7C00u;
+  return value < 0 ? 0xFF800000u : 0x7F800000u;
+}
+
+DotOperand decode_operand(Format format, const Arithmetic& arithmetic, bool negate, const uint32_t* codes,
+                          const uint8_t* scales) {
+  DotOperand operand;
+  for (int k = 0; k < arithmetic.k; ++k) {
+    if (arithmetic.integer()) {
+      const int32_t value = decode_integer(format, codes[k]);
+      operand.number[k].negative = value < 0;
+      operand.number[k].significand = static_cast<uint32_t>(value < 0 ? -value : value);
+    } else {
+      operand.number[k] = decode(format, codes[k]);
+      operand.number[k].negative ^= negate;
+    }
+  }
+  for (int block = 0; block < arithmetic.scales(); ++block) {
+    operand.scale[block] = decode_scale(arithmetic.scale, scales[block]);
+  }
+  return operand;
+}
+
+uint32_t dot(const Arithmetic& arithmetic, const DotOperand& a, const DotOperand& b, uint32_t c) {
+  if (arithmetic.integer()) return dot_integer(arithmetic, a, b, c);
+  const Number accumulator = arithmetic.d == Accumulator::f16 ? decode_f16(c) : decode_f32(c);
+  const float special = special_sum(arithmetic, a, b, accumulator);
+  if (!std::isfinite(special)) return special_bits(arithmetic.d, special);
+  return arithmetic.grouped ? dot_grouped(arithmetic, a, b, accumulator)
+                            : dot_fused(arithmetic, a, b, accumulator);
+}
+
 uint32_t dot(const Arithmetic& arithmetic, const uint32_t* a, const uint32_t* b, uint32_t c,
              const uint8_t* sfa, const uint8_t* sfb) {
-  if (arithmetic.integer()) return dot_integer(arithmetic, a, b, c);
-  if (arithmetic.grouped) return dot_grouped(arithmetic, a, b, c, sfa, sfb);
-  return dot_fused(arithmetic, a, b, c, sfa, sfb);
+  return dot(arithmetic, decode_operand(arithmetic.a, arithmetic, arithmetic.negate_a, a, sfa),
+             decode_operand(arithmetic.b, arithmetic, arithmetic.negate_b, b, sfb), c);
 }
 
 }  // namespace tcgen05::model

@@ -36,7 +36,22 @@ inline constexpr int kGroup = 16;  // elements of one exact group of the FP4 blo
 inline constexpr int kFractionBits = 25, kGroupedFractionBits = 35;
 inline constexpr int kFloorF32 = -133, kFloorF16 = -21, kGroupedFloor = -139;
 
-// `a`, `b`: k codes. `c`: bits of the accumulator (0 when enable-input-d is false). Returns its bits.
+// Bits of D where infinities or NaNs decide: `value` is what IEEE arithmetic makes of the terms' signs and
+// specials. Call it for values that are not finite.
+uint32_t special_bits(Accumulator d, float value);
+
+// One row of A or column of B, decoded: k numbers and the scales of its k / scale_block blocks.
+struct DotOperand {
+  Number number[kMaxK];
+  Number scale[4];
+};
+DotOperand decode_operand(Format format, const Arithmetic& arithmetic, bool negate, const uint32_t* codes,
+                          const uint8_t* scales);
+
+// `c`: bits of the accumulator (0 when enable-input-d is false). Returns D's bits.
+uint32_t dot(const Arithmetic& arithmetic, const DotOperand& a, const DotOperand& b, uint32_t c);
+
+// The same from codes.
 uint32_t dot(const Arithmetic& arithmetic, const uint32_t* a, const uint32_t* b, uint32_t c,
              const uint8_t* sfa, const uint8_t* sfb);
 

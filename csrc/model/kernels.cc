@@ -67,11 +67,21 @@ TCGEN05_INLINE void top_exponents(const KernelArgs& args, int row, int8_t* out) 
   Bytes top;
   std::memset(&top, -128, sizeof top);
   for (int k = 0; k < kK; ++k) {
-    LOAD(Bytes, exponent, args.b->exponent[k]);
-    const Bytes sum = exponent + args.a->exponent[k][row];
-    top = MAX(sum, top);
+    LOAD(UnsignedBytes, exponent, args.b->exponent[k]);
+    const UnsignedBytes wrapped = exponent + static_cast<uint8_t>(args.a->exponent[k][row]);
+    LOAD(Bytes, sum, &wrapped);
+    // Sums of two exponents are not positive; a positive one has wrapped around, with a zero in it.
+    top = (sum > top) & (sum <= 0) ? sum : top;
   }
   std::memcpy(out, &top, sizeof top);
+}
+
+// Lanes whose top exponent is too small for the vector arithmetic.
+TCGEN05_INLINE void check_tops(const KernelArgs& args, int row, int lane, const Ints& relative, Ints& slow) {
+  LOAD(EightBytes, column_wide, args.b->wide + lane);
+  const Ints wide = (__builtin_convertvector(column_wide, Ints) | args.a->wide[row]) != 0;
+  const Ints products = relative >= kSmallestSum;
+  slow |= wide ? relative < kSmallestWideTop : products & (relative < kSmallestTop);
 }
 
 // The fused kinds. A product a * b of two floats is exact (at most 22 bits); times 2^(25 - E) and
@@ -124,6 +134,7 @@ TCGEN05_INLINE void fused_row(const KernelArgs& args, int row, const uint32_t* c
     const Words wrapped = x + y;
     LOAD(Ints, sum, &wrapped);
     Ints marked = c.special | (((first ^ sum) & (second ^ sum)) < 0);
+    check_tops(args, row, lane, relative, marked);
     Ints result;
     if (kD == Accumulator::f16) {
       to_f16(sum, top - kFractionBits, result, marked);
@@ -237,8 +248,8 @@ enum class Row { fused, integer, grouped };
 
 template <Row kRow, Accumulator kD, int kK, bool kScaled>
 TCGEN05_INLINE void all_rows(const KernelArgs& args) {
-  const uint32_t slow_columns = slow_lanes(*args.b, args.b_scales),
-                 slow_rows = slow_lanes(*args.a, args.a_scales);
+  const uint32_t slow_columns = special_lanes(*args.b, args.b_scales),
+                 slow_rows = special_lanes(*args.a, args.a_scales);
   const size_t bytes = static_cast<size_t>(args.columns) * sizeof(uint32_t);
   for (int row = 0; row < args.rows; ++row) {
     uint32_t* d = args.d[row];

@@ -29,12 +29,12 @@ void run_kernel(const KernelArgs& args);
 // The same for the fused kinds where the processor has AVX-512; false: nothing done.
 bool run_fused_avx512(const KernelArgs& args);
 
-// Lanes of a block that are left to dot().
-inline uint32_t slow_lanes(const Block& block, const ScaleBlock* scales) {
+// Lanes of a block with infinities or NaNs, scales included; a kernel leaves them to `redo`.
+inline uint32_t special_lanes(const Block& block, const ScaleBlock* scales) {
   uint32_t lanes = 0;
   for (int lane = 0; lane < kBlock; ++lane) {
-    const bool slow = block.slow[lane] != 0 || (scales != nullptr && scales->slow[lane] != 0);
-    lanes |= static_cast<uint32_t>(slow) << lane;
+    const bool special = block.special[lane] != 0 || (scales != nullptr && scales->nan[lane] != 0);
+    lanes |= static_cast<uint32_t>(special) << lane;
   }
   return lanes;
 }

@@ -22,7 +22,8 @@ struct Columns {
   const Block* block;
   int32_t shift[kBlock];  // of values and scales together
   __mmask16 live[kHalves];
-  uint32_t slow;
+  alignas(32) int8_t smallest[kBlock];  // relative top exponents that the arithmetic can do
+  uint32_t wide, special;
 };
 
 // Per column, before the products: numerics.md 1.4 for the top exponent, C aligned, and what is added to
@@ -117,6 +118,15 @@ TCGEN05_AVX512 inline void add_products(const float* a, const Block& b, const Al
   }
 }
 
+// Lanes whose top exponent is too small for this arithmetic.
+TCGEN05_AVX512 inline uint32_t small_tops(const Columns& columns, bool wide_row, __m256i tops) {
+  const __m256i wide_smallest = _mm256_set1_epi8(kSmallestWideTop);
+  const __m256i smallest =
+      wide_row ? wide_smallest : _mm256_load_si256(reinterpret_cast<const __m256i*>(columns.smallest));
+  const uint32_t products = _mm256_cmpge_epi8_mask(tops, _mm256_set1_epi8(kSmallestSum));
+  return _mm256_cmplt_epi8_mask(tops, smallest) & (products | (wide_row ? ~0u : columns.wide));
+}
+
 template <int kK, bool kHalf>
 TCGEN05_AVX512 inline uint32_t fused_row(const KernelArgs& args, const Columns& columns, int row,
                                          int32_t a_shift, const __m512i* c, uint32_t* d) {
@@ -125,10 +135,11 @@ TCGEN05_AVX512 inline uint32_t fused_row(const KernelArgs& args, const Columns& 
   __m256i tops = _mm256_set1_epi8(-128);
 #pragma GCC unroll 16
   for (int k = 0; k < kK; ++k) {
-    const __m256i sum = _mm256_add_epi8(_mm256_set1_epi8(a_exponent[k * kBlock]),
-                                        _mm256_load_si256(reinterpret_cast<const __m256i*>(b.exponent[k])));
+    const __m256i sum = _mm256_adds_epi8(_mm256_set1_epi8(a_exponent[k * kBlock]),
+                                         _mm256_load_si256(reinterpret_cast<const __m256i*>(b.exponent[k])));
     tops = _mm256_max_epi8(tops, sum);
   }
+  uint32_t slow = small_tops(columns, args.a->wide[row] != 0, tops);
   Aligned aligned[kHalves];
   __m512i first[kHalves], second[kHalves];
 #pragma GCC unroll 2
@@ -142,7 +153,6 @@ TCGEN05_AVX512 inline uint32_t fused_row(const KernelArgs& args, const Columns& 
   const float* a = &args.a->value[0][row];
   add_products<0, kK / 2>(a, b, aligned, first);
   add_products<kK / 2, kK>(a, b, aligned, second);
-  uint32_t slow = 0;
 #pragma GCC unroll 2
   for (int h = 0; h < kHalves; ++h) {
     const __m512i out = convert<kHalf>(first[h], second[h], aligned[h].top, aligned[h].slow);
@@ -159,9 +169,12 @@ TCGEN05_AVX512 void fused_rows(const KernelArgs& args) {
   const uint32_t live = args.columns == kBlock ? ~0u : (1u << args.columns) - 1;
   columns.live[0] = static_cast<__mmask16>(live);
   columns.live[1] = static_cast<__mmask16>(live >> kWidth);
-  columns.slow = slow_lanes(*args.b, args.b_scales) & live;
-  const uint32_t slow_rows = slow_lanes(*args.a, args.a_scales);
+  columns.special = special_lanes(*args.b, args.b_scales) & live;
+  const uint32_t special_rows = special_lanes(*args.a, args.a_scales);
+  columns.wide = 0;
   for (int lane = 0; lane < kBlock; ++lane) {
+    columns.wide |= static_cast<uint32_t>(args.b->wide[lane] != 0) << lane;
+    columns.smallest[lane] = args.b->wide[lane] != 0 ? kSmallestWideTop : kSmallestTop;
     columns.shift[lane] = args.b->shift[lane] + (args.b_scales ? args.b_scales->exponent[0][lane] : 0);
   }
   for (int row = 0; row < args.rows; ++row) {
@@ -173,8 +186,8 @@ TCGEN05_AVX512 void fused_rows(const KernelArgs& args) {
       c[1] = _mm512_maskz_loadu_epi32(columns.live[1], d + kWidth);
     }
     const int32_t a_shift = args.a->shift[row] + (args.a_scales ? args.a_scales->exponent[0][row] : 0);
-    uint32_t slow = fused_row<kK, kHalf>(args, columns, row, a_shift, c, d) | columns.slow;
-    if ((slow_rows >> row) & 1) slow = live;
+    uint32_t slow = fused_row<kK, kHalf>(args, columns, row, a_shift, c, d) | columns.special;
+    if ((special_rows >> row) & 1) slow = live;
     if (slow == 0) continue;
     uint32_t before[kBlock];
     _mm512_storeu_si512(before, c[0]);

@@ -1,6 +1,7 @@
 #include "model/panel.h"
 
 #include <algorithm>
+#include <cmath>
 #include <cstring>
 
 #include "model/dispatch.h"
@@ -29,55 +30,63 @@ TCGEN05_INLINE void decode_integers(const DecodeArgs& args) {
   }
 }
 
-// 8 lanes of a floating format. First the largest and smallest exponents of each lane, then the values.
-TCGEN05_INLINE void decode_floats(const DecodeArgs& args, int lane) {
-  const FormatInfo& f = info(args.format);
+// What the codes of a floating format are made of.
+struct Fields {
+  int fraction_bits, sign_bit, dropped, top, hidden, payload, specials, bias;
+  explicit Fields(const FormatInfo& f)
+      : fraction_bits(f.fraction_bits),
+        sign_bit(f.exponent_bits + f.fraction_bits),
+        dropped(f.storage_bits == 32 ? 13 : 0),
+        top((1 << f.exponent_bits) - 1),
+        hidden(1 << f.fraction_bits),
+        payload((1 << sign_bit) - 1),
+        // The smallest code without its sign that is no finite number.
+        specials(f.specials == Specials::ieee       ? top << f.fraction_bits
+                 : f.specials == Specials::nan_only ? payload
+                                                    : payload + 1),
+        bias(f.bias) {}
+};
+
+// 8 lanes of a floating format. First the largest exponents of each lane, then the values.
+TCGEN05_INLINE void decode_floats(const DecodeArgs& args, const Fields& f, int lane) {
   Block& block = *args.block;
-  const int fraction_bits = f.fraction_bits, sign_bit = f.exponent_bits + f.fraction_bits;
-  const int dropped = f.storage_bits == 32 ? 13 : 0;
-  const int top = (1 << f.exponent_bits) - 1, hidden = 1 << fraction_bits, payload = (1 << sign_bit) - 1;
-  // The smallest code without its sign that is no finite number.
-  const int specials = f.specials == Specials::ieee       ? top << fraction_bits
-                       : f.specials == Specials::nan_only ? payload
-                                                          : payload + 1;
   Ints significands[kMaxK], exponents[kMaxK];
-  Ints slow = Ints{}, high = Ints{} - 1000, low = Ints{} + 1000;
+  Ints special = Ints{}, high = Ints{} - 1000, low = Ints{} + 1000;
   for (int k = 0; k < args.k_count; ++k) {
     LOAD(Ints, code, args.codes[k] + lane);
-    code = (code >> dropped) & payload;
-    const Ints field = code >> fraction_bits, special = code >= specials;
-    const Ints fraction = (code & (hidden - 1)) + (field != 0 ? Ints{} + hidden : Ints{});
+    code = (code >> f.dropped) & f.payload;
+    const Ints field = code >> f.fraction_bits, odd = code >= f.specials;
+    const Ints fraction = (code & (f.hidden - 1)) + (field != 0 ? Ints{} + f.hidden : Ints{});
     const Ints exponent = MAX(field, Ints{} + 1) - f.bias;
-    const Ints counts = ~special & (fraction != 0);
-    slow |= special;
-    significands[k] = ~special & fraction;
+    const Ints counts = ~odd & (fraction != 0);
+    special |= odd;
+    significands[k] = ~odd & fraction;
     exponents[k] = exponent;
     high = counts ? MAX(high, exponent) : high;
     low = counts ? MIN(low, exponent) : low;
   }
   // FP4 groups are summed as they are.
   const Ints shift = high > -1000 ? (args.grouped ? Ints{} : high) : Ints{};
-  const Ints too_wide = (high - low) > kWidestRange;
-  slow |= too_wide;
-  const int headroom = args.grouped ? 0 : kHeadroom;
-  const int flip = args.negate ? 1 << sign_bit : 0;
+  const Ints wide = (high - low) > kKeptRange;
+  const int headroom = args.grouped ? 0 : kHeadroom, flip = args.negate ? 1 << f.sign_bit : 0;
   for (int k = 0; k < args.k_count; ++k) {
     LOAD(Ints, code, args.codes[k] + lane);
-    const Ints sign = (((code >> dropped) ^ flip) << (31 - sign_bit)) & INT32_MIN;
-    // A slow lane is computed again by dot(): zeros keep its arithmetic here within range.
-    const Ints significand = ~too_wide & significands[k];
-    const Ints live = significand != 0, relative = live & (exponents[k] - shift);
-    const Ints power_bits = (relative + (127 - fraction_bits - headroom)) << 23;
+    const Ints sign = (((code >> f.dropped) ^ flip) << (31 - f.sign_bit)) & INT32_MIN;
+    const Ints live = (significands[k] != 0) & ((exponents[k] - shift) >= -kKeptRange);
+    const Ints relative = live & (exponents[k] - shift);
+    const Ints power_bits = (relative + (127 - f.fraction_bits - headroom)) << 23;
     LOAD(Floats, power, &power_bits);
-    const Floats magnitude = __builtin_convertvector(significand, Floats) * power;
+    const Floats magnitude = __builtin_convertvector(live & significands[k], Floats) * power;
     LOAD(Ints, bits, &magnitude);
     bits |= sign;
     std::memcpy(block.value[k] + lane, &bits, sizeof bits);
     const EightBytes bytes = __builtin_convertvector(live ? relative : Ints{} + kZeroExponent, EightBytes);
     std::memcpy(block.exponent[k] + lane, &bytes, sizeof bytes);
   }
-  const EightBytes marks = __builtin_convertvector(slow, EightBytes);
-  std::memcpy(block.slow + lane, &marks, sizeof marks);
+  const EightBytes specials = __builtin_convertvector(special, EightBytes);
+  const EightBytes wides = __builtin_convertvector(wide, EightBytes);
+  std::memcpy(block.special + lane, &specials, sizeof specials);
+  std::memcpy(block.wide + lane, &wides, sizeof wides);
   std::memcpy(block.shift + lane, &shift, sizeof shift);
   if (!args.grouped) return;
   for (int group = 0; group < args.k_count / kGroup; ++group) {
@@ -88,13 +97,28 @@ TCGEN05_INLINE void decode_floats(const DecodeArgs& args, int lane) {
   }
 }
 
-TCGEN05_INLINE void decode_any(const DecodeArgs& args) {
-  if (info(args.format).exponent_bits == 0) {
-    decode_integers(args);
-    std::fill_n(args.block->slow, kBlock, uint8_t{0});
-  } else {
-    for (int lane = 0; lane < kBlock; lane += kVector) decode_floats(args, lane);
+// The values with infinities and NaNs in their places, and what was dropped as something that is not zero.
+void mark(const DecodeArgs& args, const Fields& f) {
+  Block& block = *args.block;
+  for (int k = 0; k < args.k_count; ++k) {
+    for (int lane = 0; lane < kBlock; ++lane) {
+      const int code = static_cast<int>(args.codes[k][lane] >> f.dropped) & f.payload;
+      float value = block.value[k][lane];
+      if (code >= f.specials) {
+        const bool infinite = code == f.top << f.fraction_bits;
+        value = std::copysign(infinite ? INFINITY : NAN, value);
+      } else if (value == 0 && code != 0) {
+        value = std::copysign(0x1p-60f, value);
+      }
+      block.marks[k][lane] = value;
+    }
   }
+}
+
+TCGEN05_INLINE void decode_any(const DecodeArgs& args) {
+  if (info(args.format).exponent_bits == 0) return decode_integers(args);
+  const Fields fields(info(args.format));
+  for (int lane = 0; lane < kBlock; lane += kVector) decode_floats(args, fields, lane);
 }
 
 TCGEN05_VARIANTS(decode_variant, DecodeArgs, decode_any)
@@ -103,7 +127,12 @@ TCGEN05_VARIANTS(decode_variant, DecodeArgs, decode_any)
 
 void decode_block(Format format, int k_count, bool negate, bool grouped, const uint32_t (*codes)[kBlock],
                   Block& block) {
-  decode_variant({format, k_count, negate, grouped, codes, &block});
+  const DecodeArgs args{format, k_count, negate, grouped, codes, &block};
+  decode_variant(args);
+  block.marked = false;
+  if (info(format).exponent_bits == 0) return;
+  for (int lane = 0; lane < kBlock; ++lane) block.marked |= block.special[lane] != 0 || block.wide[lane] != 0;
+  if (block.marked) mark(args, Fields(info(format)));
 }
 
 void decode_scales(ScaleFormat format, int groups, int scales, int lanes, const uint8_t (*bytes)[4],
@@ -113,7 +142,7 @@ void decode_scales(ScaleFormat format, int groups, int scales, int lanes, const 
       const Number scale = decode_scale(format, bytes[lane][group * scales / groups]);
       block.exponent[group][lane] = scale.exponent;
       block.significand[group][lane] = static_cast<float>(scale.significand);
-      if (scale.kind == Number::nan) block.slow[lane] = 1;
+      if (scale.kind == Number::nan) block.nan[lane] = 1;
     }
   }
 }

@@ -11,34 +11,42 @@ namespace tcgen05::model {
 
 inline constexpr int kBlock = 32;  // rows of A or columns of B decoded and multiplied together
 inline constexpr int kGroups = kMaxK / kGroup;
-inline constexpr int kWidestRange =
-    30;  // binades between the elements of one row (8-bit exponents alone reach it)
 inline constexpr int kHeadroom =
     2;  // values of the fused kinds are 2^-kHeadroom too small: products stay below 1
-inline constexpr int kSmallestSum = -60;  // of the relative exponents of two non-zero elements
-inline constexpr int8_t kZeroExponent =
-    -64;  // of a zero: a sum with one is below kSmallestSum and fits 8 bits
+inline constexpr int kKeptRange = 50;  // binades below a lane's largest exponent that are kept
+inline constexpr int kSmallestSum =
+    -2 * kKeptRange;                           // of the relative exponents of two elements that are not zero
+inline constexpr int8_t kZeroExponent = -127;  // of a zero: a saturated sum with one is below kSmallestSum
+// The smallest relative top exponents that a vector kernel can do: its power of two stays in range; and what
+// a wide lane drops, at most 4 * 2^-(kKeptRange + 1), is cut to nothing at 25 bits below the top.
+inline constexpr int kSmallestTop = -90, kSmallestWideTop = kFractionBits + 1 - kKeptRange;
 
-// The elements of 32 rows of A or columns of B, lane by lane. An element's value is
-// value * 2^(shift + kHeadroom), exactly, the shift being the largest exponent of the lane; `exponent` is
-// relative to it. FP4 groups and integers are the plain values. Floats are never subnormal, so the
+// The elements of 32 rows of A or columns of B, lane by lane. An element is value * 2^(shift + kHeadroom),
+// exactly, the shift being the largest exponent of the lane; `exponent` is relative to it. FP4 groups and
+// integers are the plain values. Infinities, NaNs and what a wide lane drops are zeros here, and themselves
+// (the dropped ones tiny) in `marks`, which are there when `marked`. Floats are never subnormal, so the
 // caller's flush-to-zero mode does not matter.
 struct alignas(64) Block {
   float value[kMaxK][kBlock];
   int8_t exponent[kMaxK][kBlock];
   int32_t shift[kBlock];
   uint16_t nonzero[kGroups][kBlock];  // FP4 groups: which of the 16 elements are not zero
-  uint8_t slow[kBlock];               // infinities, NaNs or too wide a range: leave it to dot()
+  uint8_t special[kBlock];            // infinities or NaNs
+  uint8_t wide[kBlock];               // elements more than kKeptRange binades below the largest
+  bool marked;                        // some lane is special or wide
+  float marks[kMaxK][kBlock];
+
+  const float (*signs() const)[kBlock] { return marked ? marks : value; }
 };
 
 // Scale factors of 32 rows or columns.
 struct alignas(64) ScaleBlock {
   int32_t exponent[kGroups][kBlock] = {};
   float significand[kGroups][kBlock] = {};
-  uint8_t slow[kBlock] = {};  // NaN
+  uint8_t nan[kBlock] = {};
 };
 
-// `lanes` rows (columns) from codes[k][lane]; the other lanes of the block are zeros.
+// 32 rows (columns) from codes[k][lane].
 void decode_block(Format format, int k_count, bool negate, bool grouped, const uint32_t (*codes)[kBlock],
                   Block& block);
 

@@ -1,6 +1,7 @@
 #include "model/tile.h"
 
 #include <algorithm>
+#include <cmath>
 
 #include "model/kernels.h"
 
@@ -9,24 +10,63 @@ namespace {
 
 struct Redo {
   const TileJob* job;
+  const KernelArgs* args;
   int first_row, first_column;  // of the blocks
   uint32_t* const* d;
   int columns;
 };
 
+// An accumulator as far as infinities and NaNs go.
+float mark_of(Accumulator d, uint32_t bits) {
+  const Number c = d == Accumulator::f16 ? decode_f16(bits) : decode_f32(bits);
+  const float value = c.kind == Number::nan ? NAN : c.kind == Number::infinity ? INFINITY : 0.0f;
+  return c.negative ? -value : value;
+}
+
+// Infinities and NaNs of a row, all columns of the block at once: IEEE arithmetic has the rules of
+// numerics.md 4, and the other terms are too small to overflow. Returns the lanes that it settled.
+uint32_t redo_special(const Redo& at, int row, const uint32_t* c, uint32_t slow) {
+  const Arithmetic& arithmetic = *at.job->arithmetic;
+  const float (*a)[kBlock] = at.args->a->signs();
+  const float (*b)[kBlock] = at.args->b->signs();
+  float sum[kBlock];
+  for (int lane = 0; lane < kBlock; ++lane)
+    sum[lane] = (slow >> lane) & 1 ? mark_of(arithmetic.d, c[lane]) : 0;
+  for (int k = 0; k < arithmetic.k; ++k) {
+    for (int lane = 0; lane < kBlock; ++lane) sum[lane] += a[k][row] * b[k][lane];
+  }
+  const ScaleBlock *a_scales = at.args->a_scales, *b_scales = at.args->b_scales;
+  for (int lane = 0; a_scales != nullptr && lane < kBlock; ++lane) {
+    if (a_scales->nan[row] != 0 || b_scales->nan[lane] != 0) sum[lane] = NAN;
+  }
+  uint32_t settled = 0;
+  for (int lane = 0; lane < at.columns; ++lane) {
+    if (((slow >> lane) & 1) == 0 || std::isfinite(sum[lane])) continue;
+    at.d[row][lane] = special_bits(arithmetic.d, sum[lane]);
+    settled |= 1u << lane;
+  }
+  return settled;
+}
+
 // The marked elements of one row, by dot().
 void redo(void* context, int row, const uint32_t* c, uint32_t slow) {
   const Redo& at = *static_cast<const Redo*>(context);
   const TileJob& job = *at.job;
-  uint32_t a[kMaxK], b[kMaxK];
-  unpack_codes(job.a->container(), job.a->raw(at.first_row + row), a);
+  const Arithmetic& arithmetic = *job.arithmetic;
+  if (at.columns < kBlock) slow &= (1u << at.columns) - 1;
+  if (!arithmetic.grouped) slow &= ~redo_special(at, row, c, slow);
+  if (slow == 0) return;
+  uint32_t codes[kMaxK];
+  const auto decoded = [&](const Panel& panel, Format format, bool negate, const uint8_t (*scales)[4],
+                           int index) {
+    unpack_codes(panel.container(), panel.raw(index), codes);
+    return decode_operand(format, arithmetic, negate, codes, scales == nullptr ? nullptr : scales[index]);
+  };
+  const DotOperand a = decoded(*job.a, arithmetic.a, arithmetic.negate_a, job.sfa, at.first_row + row);
   for (int lane = 0; lane < at.columns; ++lane) {
     if (((slow >> lane) & 1) == 0) continue;
-    const int column = at.first_column + lane;
-    unpack_codes(job.b->container(), job.b->raw(column), b);
-    at.d[row][lane] =
-        dot(*job.arithmetic, a, b, c[lane], job.sfa == nullptr ? nullptr : job.sfa[at.first_row + row],
-            job.sfb == nullptr ? nullptr : job.sfb[column]);
+    const DotOperand b = decoded(*job.b, arithmetic.b, arithmetic.negate_b, job.sfb, at.first_column + lane);
+    at.d[row][lane] = dot(arithmetic, a, b, c[lane]);
   }
 }
 
@@ -55,7 +95,7 @@ void multiply(const TileJob& job) {
       args.d = d;
       args.columns = std::min(kBlock, job.bank_columns - column);
       args.b = &job.b->block(job.bank * job.b->blocks_per_bank() + column / kBlock);
-      Redo again{&job, row, job.bank * job.bank_columns + column, d, args.columns};
+      Redo again{&job, &args, row, job.bank * job.bank_columns + column, d, args.columns};
       if (scaled) {
         b_scales = ScaleBlock();
         decode_scales(arithmetic.scale, groups, arithmetic.scales(), args.columns,

@@ -11,6 +11,7 @@ typedef float Floats __attribute__((vector_size(32)));
 typedef int32_t Ints __attribute__((vector_size(32)));
 typedef uint32_t Words __attribute__((vector_size(32)));
 typedef int8_t Bytes __attribute__((vector_size(32)));
+typedef uint8_t UnsignedBytes __attribute__((vector_size(32)));
 typedef int8_t EightBytes __attribute__((vector_size(8)));
 typedef uint16_t EightHalves __attribute__((vector_size(16)));
 typedef double Doubles __attribute__((vector_size(64)));
