@@ -277,41 +277,6 @@ def test_16_bit_codes_through_a_real_mma(fmt):
     np.testing.assert_array_equal(got.reshape(-1), np.where(np.isfinite(values), values, 0))
 
 
-# Scales (B53)
-
-
-def test_powers_of_two_as_scales():
-    """Bytes 126, 127, 128, 133, 134, 135: 32 ones times 0.5, 1, 2, 64, 128, 256. 254 overflows; 255 is NaN."""
-    call = legal_call("mxf8f6f4", N=8)
-    ones = {n: jnp.ones_like(leaves(call)[n]) for n in ("a", "b", "sfa", "sfb")}
-    sfa = np.full(call["sfa"].leaf.shape, 127, np.uint8)
-    sfa[0, 0, :9, 0] = [126, 127, 128, 133, 134, 135, 254, 255, 0]
-    scaled = ones | {"sfa": sfa.view(ml_dtypes.float8_e8m0fnu)}
-    got = np.asarray(tc.mma(**with_leaves(call, scaled) | {"accum": False}).array)[0, 0]
-    want = np.array([16, 32, 64, 32 * 64, 32 * 128, 32 * 256, np.inf, np.nan, 32 * 2.0**-127, 32], np.float32)
-    np.testing.assert_array_equal(got[:10], np.repeat(want[:, None], 8, axis=1))
-    assert (got[9:] == 32).all()  # the other rows are what they were
-
-
-@pytest.mark.parametrize("byte", [0x00, 0x38, 0x7E, 0x7F, 0x80, 0xB8, 0xFF])
-def test_the_sign_of_ue4m3_is_ignored(byte):
-    call = legal_call("mxf4nvf4", N=8, scale_format="float8_e4m3fn")
-    ones = {n: jnp.ones_like(leaves(call)[n]) for n in ("a", "b", "sfa", "sfb")}
-    scale = np.full(call["sfb"].leaf.shape, byte, np.uint8).view(ml_dtypes.float8_e4m3fn)
-    got = np.asarray(tc.mma(**with_leaves(call, ones | {"sfb": scale}) | {"accum": False}).array)
-    np.testing.assert_array_equal(got, np.full(got.shape, 64 * table("float8_e4m3fn")[byte & 0x7F]))
-
-
-def test_every_k_step_has_its_own_scale():
-    """B23: 32 * (1 + 2 + 4 + 8); 128 would be the first slice for every step."""
-    call = legal_call("mxf8f6f4", repeats=(1, 1, 4))
-    ones = {n: jnp.ones_like(leaves(call)[n]) for n in ("a", "b", "sfb")}
-    steps = jnp.array([1, 2, 4, 8], jnp.float32)[None, :, None, None]
-    sfa = jnp.broadcast_to(steps, call["sfa"].leaf.shape).astype(jnp.float8_e8m0fnu)
-    got = tc.mma(**with_leaves(call, ones | {"sfa": sfa}) | {"accum": False})
-    np.testing.assert_array_equal(got.array, np.full((1, 1, 128, 64), 480.0))
-
-
 # int8 (B61)
 
 
