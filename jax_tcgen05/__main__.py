@@ -1,4 +1,7 @@
-"""``python -m jax_tcgen05 info``: versions, kernels, driver, devices, and which executors work here."""
+"""``python -m jax_tcgen05``.
+
+``info``: versions, kernels, driver, devices, and which executors work here. ``vsm``: PTX kernels on the virtual SM.
+"""
 
 from __future__ import annotations
 
@@ -12,6 +15,7 @@ import jaxlib
 
 from . import __version__, native
 from ._core import cuda_devices, cuda_unavailable, cuda_version
+from .vsm import cli as vsm_cli
 
 #: Compute capabilities with tcgen05 instructions, and the targets whose cubins they take.
 CAPABILITIES = {(10, 0): "sm_100a", (10, 3): "sm_103a", (11, 0): "sm_110a"}
@@ -62,7 +66,10 @@ def main(arguments: list[str] | None = None) -> int:
     parser = argparse.ArgumentParser(prog="python -m jax_tcgen05", description=__doc__)
     commands = parser.add_subparsers(dest="command", required=True)
     commands.add_parser("info", help="what is installed, and which executors work")
-    parser.parse_args(arguments)
+    vsm_cli.add_commands(commands)
+    options = parser.parse_args(arguments)
+    if options.command == "vsm":
+        return vsm_cli.main(options)
     info()
     return 0
 

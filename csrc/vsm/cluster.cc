@@ -1,5 +1,6 @@
 // One cluster: its start, its scheduler, its asynchronous work. And a launch: clusters over host threads.
 #include <algorithm>
+#include <chrono>
 #include <condition_variable>
 #include <exception>
 #include <mutex>
@@ -8,12 +9,17 @@
 #include "vsm/checker.h"
 #include "vsm/machine.h"
 #include "vsm/special.h"
+#include "vsm/trace.h"
 
 namespace tcgen05::vsm {
 namespace {
 
+constexpr uint64_t kMaxClusterBytes = uint64_t{1} << 32;
+constexpr uint64_t kMaxResidentBytes = uint64_t{4} << 30;  // of clusters that have begun and wait
+constexpr uint64_t kMaxResidentCtas = 148 * 32;            // a chip's: no kernel may count on more
 constexpr uint32_t kSlice = 512;       // instructions of a warp before the next one runs
 constexpr uint64_t kFairDelay = 3;     // rounds
+constexpr size_t kMaxQueue = 1024;     // works in flight of one queue; then the oldest takes effect
 constexpr uint64_t kLateDelay = 5000;  // rounds; usually nothing can run long before
 constexpr uint64_t kPatience = 8;      // wakes of spinning warps without any event before it counts as stuck
 
@@ -77,6 +83,7 @@ Cluster::Cluster(Run& r, uint64_t i) : run(&r), index(i), id(position(i, r.clust
   const LaunchConfig& c = r.config;
   uint32_t n = static_cast<uint32_t>(c.cluster.count());
   queues.resize(3 * n);
+  if (c.trace || c.watched) trace = std::make_unique<Trace>(*r.program, c.trace);
   executed.assign(r.program->code.size(), 0);
   lanes.assign(r.program->code.size(), 0);
   for (uint32_t rank = 0; rank < n; ++rank) {
@@ -92,6 +99,7 @@ Cluster::Cluster(Run& r, uint64_t i) : run(&r), index(i), id(position(i, r.clust
   }
   for (auto& cta : ctas)
     for (uint32_t w = 0; w * 32 < cta->threads; ++w) start_warp(*cta, w, r);
+  if (c.strict) checker = std::make_shared<Checker>(*this);
 }
 
 Cta& Cluster::cta(uint32_t rank, int lane) {
@@ -104,24 +112,26 @@ Cta& Cluster::cta(uint32_t rank, int lane) {
 
 void Cluster::start(size_t queue, std::function<void()> effect) {
   ++progress;
-  if (run->config.schedule == Schedule::eager && queues[queue].empty()) {
-    effect();
-    ++asynchronous;
-    return;
-  }
+  if (queues[queue].size() >= kMaxQueue) fire(queues[queue]);
   uint64_t delay = run->config.schedule == Schedule::late ? kLateDelay : kFairDelay;
-  queues[queue].push_back({round + delay, std::move(effect)});
+  queues[queue].push_back({round + delay, trace ? trace->started() : 0, std::move(effect)});
+  if (run->config.schedule == Schedule::eager && queues[queue].size() == 1) fire(queues[queue]);
+}
+
+void Cluster::fire(AsyncQueue& queue) {
+  AsyncOp op = std::move(queue.front());
+  queue.pop_front();
+  if (trace) trace->effect_begins(op.event);
+  op.effect();
+  ++asynchronous;
+  ++progress;
 }
 
 bool Cluster::fire_due() {
   bool fired = false;
   for (AsyncQueue& q : queues) {
     while (!q.empty() && q.front().due <= round) {
-      AsyncOp op = std::move(q.front());
-      q.pop_front();
-      op.effect();
-      ++asynchronous;
-      ++progress;
+      fire(q);
       fired = true;
     }
   }
@@ -133,11 +143,7 @@ bool Cluster::fire_next() {
   for (AsyncQueue& q : queues)
     if (!q.empty() && (!oldest || q.front().due < oldest->front().due)) oldest = &q;
   if (!oldest) return false;
-  AsyncOp op = std::move(oldest->front());
-  oldest->pop_front();
-  op.effect();
-  ++asynchronous;
-  ++progress;
+  fire(*oldest);
   return true;
 }
 
@@ -176,6 +182,7 @@ Cluster::State Cluster::step(uint64_t rounds) {
         after += w->instructions;
       }
     }
+    if (trace) trace->next_round();
     if ((run->steps += after - before) > run->config.step_limit)
       throw ExecutionError("step limit of " + std::to_string(run->config.step_limit) +
                            " warp instructions is exceeded\n" + waiting_report());
@@ -229,8 +236,11 @@ void check_config(const Program& p, LaunchConfig& c, Run& run) {
   };
   const uint32_t* rc = p.entry->required_cluster;
   if (rc[0] && c.cluster.count() == 1) c.cluster = {rc[0], std::max(1u, rc[1]), std::max(1u, rc[2])};
-  if (!c.grid.count() || !c.block.count() || !c.cluster.count())
-    fail("grid, block and cluster must not have a zero");
+  for (int i = 0; i < 3; ++i)
+    if (!c.grid[i] || !c.block[i] || !c.cluster[i]) fail("grid, block and cluster must not have a zero");
+  for (int i = 0; i < 3; ++i)  // each, so that the products below cannot overflow
+    if (c.block[i] > 1024 || c.cluster[i] > 1024)
+      fail("block " + spell(c.block) + " or cluster " + spell(c.cluster) + " has an extent above 1024");
   if (c.block.count() > 1024) fail("block " + spell(c.block) + " has more than 1024 threads");
   if (c.grid.y > 65535 || c.grid.z > 65535 || c.grid.x > 0x7fffffff)
     fail("grid " + spell(c.grid) + " exceeds (2^31-1, 65535, 65535)");
@@ -254,6 +264,14 @@ void check_config(const Program& p, LaunchConfig& c, Run& run) {
     fail("needs " + std::to_string(total - kReservedShared) + " bytes of shared memory, a CTA has " +
          std::to_string(kMaxShared - kReservedShared));
   run.shared_bytes = static_cast<uint32_t>(total);
+  uint64_t warps = (c.block.count() + 31) / 32,
+           warp = uint64_t{p.register_bytes} + uint64_t{32} * p.local_bytes + sizeof(Warp);
+  // Tensor memory is allocated when it is first used, and so counted where tcgen05 is used.
+  run.cluster_bytes = c.cluster.count() * (warps * warp + total + (p.cta_group ? 128 * 512 * 4 : 0)) +
+                      p.code.size() * 16;
+  if (run.cluster_bytes > kMaxClusterBytes)
+    fail("a cluster needs " + std::to_string(run.cluster_bytes) + " bytes of the host for its registers and " +
+         "local memory, allowed: " + std::to_string(kMaxClusterBytes));
 }
 
 // Clusters that have begun or may begin. A cluster that is stuck waits for others (through global memory),
@@ -264,7 +282,7 @@ class Launcher {
 
   LaunchResult run() {
     unsigned n = std::max(
-        1u, std::min<unsigned>(run_.config.threads,
+        1u, std::min<unsigned>(run_.config.watched ? 1 : run_.config.threads,
                                static_cast<unsigned>(std::min<uint64_t>(64, run_.clusters.count()))));
     std::vector<std::thread> helpers;
     for (unsigned i = 1; i < n; ++i) helpers.emplace_back([this] { work(false); });
@@ -277,11 +295,15 @@ class Launcher {
  private:
   static constexpr uint64_t kRounds = 256;
 
+  void poll() {
+    if (run_.config.poll) run_.config.poll(finished_.load(), run_.clusters.count(), run_.steps.load());
+  }
+
   void work(bool main) {
     try {
       while (true) {
-        if (main && run_.config.poll) run_.config.poll();
-        std::unique_ptr<Cluster> cluster = next();
+        if (main) poll();
+        std::unique_ptr<Cluster> cluster = next(main);
         if (!cluster) return;
         Cluster::State state = cluster->step(kRounds);
         give_back(std::move(cluster), state);
@@ -295,7 +317,7 @@ class Launcher {
   }
 
   // A cluster to run, or null when the launch is over.
-  std::unique_ptr<Cluster> next() {
+  std::unique_ptr<Cluster> next(bool main) {
     std::unique_lock<std::mutex> lock(mutex_);
     while (true) {
       if (run_.stop) return nullptr;
@@ -306,7 +328,7 @@ class Launcher {
         return c;
       }
       if (uint64_t i = run_.next_cluster.load();
-          i < run_.clusters.count() && run_.next_cluster.compare_exchange_strong(i, i + 1)) {
+          may_begin() && i < run_.clusters.count() && run_.next_cluster.compare_exchange_strong(i, i + 1)) {
         ++running_;
         lock.unlock();
         return std::make_unique<Cluster>(run_, i);
@@ -315,8 +337,22 @@ class Launcher {
         if (stuck_.empty()) return nullptr;
         throw ExecutionError("deadlock: nothing can run any more\n" + stuck_.front()->waiting_report());
       }
-      changed_.wait(lock);
+      if (main && run_.config.poll) {  // the others may be busy for long
+        changed_.wait_for(lock, std::chrono::milliseconds(100));
+        lock.unlock();
+        poll();
+        lock.lock();
+      } else {
+        changed_.wait(lock);
+      }
     }
+  }
+
+  // Waiting clusters keep their memory, so their number has an end.
+  bool may_begin() const {
+    uint64_t n = ready_.size() + stuck_.size() + running_;
+    return n == 0 || (n * run_.config.cluster.count() < kMaxResidentCtas &&
+                      n * run_.cluster_bytes < kMaxResidentBytes);
   }
 
   void give_back(std::unique_ptr<Cluster> c, Cluster::State state) {
@@ -324,13 +360,15 @@ class Launcher {
     --running_;
     uint64_t progress = c->progress;
     if (state == Cluster::State::finished) {
-      finish_checks(*c);
+      if (c->checker) c->checker->finish();
       for (size_t i = 0; i < counts_.size(); ++i) {
         counts_[i] += c->executed[i];
         lane_counts_[i] += c->lanes[i];
       }
       macs_ += c->macs;
       asynchronous_ += c->asynchronous;
+      traffic_.add(c->traffic);
+      ++finished_;
       c.reset();
       release_stuck();
     } else if (state == Cluster::State::yielded) {
@@ -359,6 +397,7 @@ class Launcher {
       if (per_opcode[i]) r.opcodes.emplace_back(run_.program->opcodes[i], per_opcode[i]);
     r.macs = macs_;
     r.asynchronous = asynchronous_;
+    r.traffic = traffic_;
     return r;
   }
 
@@ -370,6 +409,8 @@ class Launcher {
   std::exception_ptr error_;
   std::vector<uint64_t> counts_, lane_counts_;
   uint64_t macs_ = 0, asynchronous_ = 0;
+  Traffic traffic_;
+  std::atomic<uint64_t> finished_{0};
 };
 
 }  // namespace
@@ -379,6 +420,7 @@ LaunchResult launch(const Program& program, LaunchConfig config) {
   run.program = &program;
   check_config(program, config, run);
   run.config = std::move(config);
+  if (run.config.strict) run.config.schedule = Schedule::late;
   const LaunchConfig& c = run.config;
   run.clusters = {c.grid.x / c.cluster.x, c.grid.y / c.cluster.y, c.grid.z / c.cluster.z};
   return Launcher(run).run();

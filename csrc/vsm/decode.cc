@@ -13,6 +13,9 @@ namespace {
 
 using Kind = Operand::Kind;
 
+constexpr size_t kMaxInstructions = size_t{1} << 21;  // of a kernel
+constexpr uint64_t kMaxLocal = 512 * 1024;            // bytes per thread (PTX ISA, CUDA's limit)
+
 uint32_t slot_bytes(Type t) {
   if (t == Type::pred) return 4;
   int b = bits_of(t);
@@ -30,17 +33,22 @@ std::vector<std::string_view> split_modifiers(std::string_view opcode) {
   return parts;
 }
 
+struct Row {
+  const Entry* entry = nullptr;
+  bool pure = false;
+};
+
 // The row with the longest root that `opcode` starts with, at a boundary of modifiers.
-const Entry* find_entry(std::string_view opcode) {
+Row find_entry(std::string_view opcode) {
   static const auto* const rows = [] {
-    auto* map = new std::unordered_map<std::string_view, const Entry*>;
+    auto* map = new std::unordered_map<std::string_view, Row>;
     for (const Family& f : instruction_table())
-      for (size_t i = 0; i < f.size; ++i) map->emplace(f.entries[i].root, &f.entries[i]);
+      for (size_t i = 0; i < f.size; ++i) map->emplace(f.entries[i].root, Row{&f.entries[i], f.pure});
     return map;
   }();
   for (std::string_view root = opcode;; root = root.substr(0, root.rfind('.'))) {
     if (auto row = rows->find(root); row != rows->end()) return row->second;
-    if (root.rfind('.') == std::string_view::npos) return nullptr;
+    if (root.rfind('.') == std::string_view::npos) return {};
   }
 }
 
@@ -135,7 +143,10 @@ uint64_t Linker::offset_of(const Variable& v) {
   } else {
     uint32_t& size = v.space == Space::shared ? program_.static_shared : program_.local_bytes;
     uint64_t at = (size + v.align - 1) / v.align * v.align;
-    if (at + v.bytes > (1u << 24)) throw LoadError("variable '" + v.name + "' does not fit");
+    uint64_t most = v.space == Space::shared ? kMaxShared : kMaxLocal;
+    if (at > most || v.bytes > most - at)
+      throw LoadError("variable '" + v.name + "' of " + std::to_string(v.bytes) + " bytes does not fit into the " +
+                      std::to_string(most) + " bytes of its space");
     offset = at;
     size = static_cast<uint32_t>(at + v.bytes);
   }
@@ -158,6 +169,7 @@ Program Linker::run() {
   program_.param_bytes = static_cast<uint32_t>(offset);
   add_function(*program_.entry);
   for (size_t i = 0; i < functions_.size(); ++i) decode_function(*functions_[i]);
+  refuse_recursion();
   for (const Fixup& f : fixups_)
     program_.code[f.instruction].target =
         starts_[f.function][f.statement < 0 ? 0 : static_cast<size_t>(f.statement)];
@@ -168,6 +180,27 @@ Program Linker::run() {
   return std::move(program_);
 }
 
+// Registers and local memory are one set per function, so a function cannot be active twice. Functions whose
+// callees are all done are taken away; what remains lies on a cycle or leads to one.
+void Linker::refuse_recursion() const {
+  std::map<const Function*, size_t> open;
+  std::map<const Function*, std::vector<const Function*>> callers;
+  for (const auto& [caller, callees] : calls_) {
+    open[caller] = callees.size();
+    for (const Function* callee : callees) callers[callee].push_back(caller);
+  }
+  std::vector<const Function*> done;
+  for (const Function* f : functions_)
+    if (!open[f]) done.push_back(f);
+  for (size_t i = 0; i < done.size(); ++i)
+    for (const Function* caller : callers[done[i]])
+      if (!--open[caller]) done.push_back(caller);
+  if (done.size() == functions_.size()) return;
+  const Function* f = *std::find_if(functions_.rbegin(), functions_.rend(), [&](auto* x) { return open[x]; });
+  throw LoadError("line " + std::to_string(f->line) + ": recursion is not executed here; '" + f->name +
+                  "' calls itself, directly or through others");
+}
+
 void Linker::decode_function(const Function& f) {
   static const Statement kEnd = {0, "ret", "ret;", -1, false, {}};  // falling off the end returns
   for (const Statement& s : f.statements) decode_statement(f, s);
@@ -175,6 +208,9 @@ void Linker::decode_function(const Function& f) {
 }
 
 void Linker::decode_statement(const Function& f, const Statement& s) {
+  if (program_.code.size() > kMaxInstructions)
+    throw LoadError("kernel '" + program_.entry->name + "' and the functions that it calls have more than " +
+                    std::to_string(kMaxInstructions) + " instructions");
   starts_[&f].push_back(static_cast<uint32_t>(program_.code.size()));
   auto [row, added] =
       opcode_index_.try_emplace(std::string(s.opcode), static_cast<uint32_t>(program_.opcodes.size()));
@@ -189,7 +225,9 @@ void Linker::decode_statement(const Function& f, const Statement& s) {
 
 Decoder::Decoder(Linker& linker, const Function& function, const Statement& statement)
     : linker_(linker), function_(function), statement_(statement) {
-  entry_ = find_entry(statement.opcode);
+  const Row row = find_entry(statement.opcode);
+  entry_ = row.entry;
+  pure_ = row.pure;
   if (!entry_) {
     root_ = statement.opcode.substr(0, statement.opcode.find('.'));
     fail("unknown instruction");
@@ -216,15 +254,37 @@ void Decoder::finish() {
   auto& code = linker_.program_.code;
   for (Instr& b : before_) {
     b.origin = in.origin;
-    code.push_back(b);
+    add_code(b);
   }
-  for (auto& f : linker_.fixups_)
-    if (f.instruction == SIZE_MAX) f.instruction = code.size();
-  code.push_back(in);
+  for (auto f = linker_.fixups_.rbegin(); f != linker_.fixups_.rend() && f->instruction == SIZE_MAX; ++f)
+    f->instruction = code.size();
+  add_code(in, reads_, writes_);
   for (Instr& a : after_) {
     a.origin = in.origin;
-    code.push_back(a);
+    add_code(a);
   }
+}
+
+// An instruction that a family made itself: its operands are its slots.
+void Decoder::add_code(const Instr& instr) {
+  std::vector<Ref> reads;
+  for (Ref r : instr.src)
+    if (r != kNoRef) reads.push_back(r);
+  add_code(instr, reads, instr.dst == kNoRef ? std::vector<Ref>{} : std::vector<Ref>{instr.dst});
+}
+
+void Decoder::add_code(const Instr& instr, const std::vector<Ref>& reads, const std::vector<Ref>& writes) {
+  Program& p = linker_.program_;
+  Uses uses;
+  uses.begin = static_cast<uint32_t>(p.use_refs.size());
+  for (Ref r : reads)
+    if (!(r & kConstantRef)) p.use_refs.push_back(r);
+  uses.reads = static_cast<uint16_t>(p.use_refs.size() - uses.begin);
+  uses.writes = static_cast<uint16_t>(writes.size());
+  uses.pure = pure_;
+  p.use_refs.insert(p.use_refs.end(), writes.begin(), writes.end());
+  p.uses.push_back(uses);
+  p.code.push_back(instr);
 }
 
 bool Decoder::take(std::string_view modifier) {
@@ -332,7 +392,11 @@ std::string Decoder::spell(const Operand& x) const {
 
 Ref Decoder::register_ref(int reg) {
   auto [found, added] = linker_.registers_.try_emplace({&function_, reg}, kNoRef);
-  if (added) found->second = linker_.slot(function_.registers[static_cast<size_t>(reg)].type);
+  if (added) {
+    const Register& r = function_.registers[static_cast<size_t>(reg)];
+    found->second = linker_.slot(r.type);
+    linker_.program_.registers.emplace_back(found->second, &r);
+  }
   return found->second;
 }
 
@@ -354,31 +418,32 @@ Ref Decoder::dst(const Operand& x, Type type) {
   if (bits_of(have) != bits_of(type))
     fail("destination " + spell(x) + " is ." + std::string(name_of(have)) + ", the instruction writes ." +
          std::string(name_of(type)));
-  return register_ref(x.reg);
+  return writes(register_ref(x.reg));
 }
 
 Ref Decoder::dst_any(const Operand& x) {
-  if (x.kind != Kind::reg) fail("destination must be a register, found " + spell(x));
-  return register_ref(x.reg);
+  if (x.kind != Kind::reg || register_type(x) == Type::pred)
+    fail("destination must be a register of 8 bits or more, found " + spell(x));
+  return writes(register_ref(x.reg));
 }
 
 Ref Decoder::dst_or_sink(const Operand& x, Type type) {
-  return x.kind == Kind::sink ? linker_.slot(type) : dst(x, type);
+  return x.kind == Kind::sink ? writes(linker_.slot(type)) : dst(x, type);
 }
 
 Ref Decoder::pred_dst(const Operand& x) {
-  return x.kind == Kind::sink ? linker_.slot(Type::pred) : dst(x, Type::pred);
+  return x.kind == Kind::sink ? writes(linker_.slot(Type::pred)) : dst(x, Type::pred);
 }
 
 Ref Decoder::pred_src(const Operand& x, bool* negated) {
   *negated = x.negated;
   if (x.kind == Kind::integer) return linker_.constant(x.value != 0, 0, Type::pred);
   if (register_type(x) != Type::pred) fail(spell(x) + " must be a predicate");
-  return register_ref(x.reg);
+  return reads(register_ref(x.reg));
 }
 
-Ref Decoder::src(const Operand& x, Type type) { return read(x, type, true); }
-Ref Decoder::src_any(const Operand& x, Type type) { return read(x, type, false); }
+Ref Decoder::src(const Operand& x, Type type) { return reads(read(x, type, true)); }
+Ref Decoder::src_any(const Operand& x, Type type) { return reads(read(x, type, false)); }
 
 Ref Decoder::read(const Operand& x, Type type, bool exact) {
   switch (x.kind) {
@@ -409,7 +474,9 @@ Ref Decoder::read(const Operand& x, Type type, bool exact) {
         d = f;
       }
       uint64_t bits = 0;
-      if (bits_of(type) == 64) {
+      if (is_integer(type)) {
+        fail("a floating-point constant where ." + std::string(name_of(type)) + " is read");
+      } else if (bits_of(type) == 64) {
         std::memcpy(&bits, &d, 8);
       } else if (bits_of(type) == 32) {
         std::memcpy(&bits, &f, 4);
@@ -426,7 +493,7 @@ Ref Decoder::read(const Operand& x, Type type, bool exact) {
       int row = find_special(x.name);
       if (row < 0) fail("unknown register '" + std::string(x.name) + "'");
       const Special& s = special(row);
-      if (exact && s.wide != (bits_of(type) == 64) && bits_of(type) != 16)
+      if (exact && (s.wide ? bits_of(type) != 64 : bits_of(type) != 32 && bits_of(type) != 16))
         fail("'" + std::string(x.name) + "' has " + (s.wide ? "64" : "32") + " bits");
       if (!s.dynamic) return linker_.preset(row, nullptr, 0, s.wide);
       Instr read;
@@ -448,6 +515,7 @@ uint64_t Decoder::constant(const Operand& x, std::string_view what) const {
 
 Ref Decoder::address(const Operand& x, uint64_t* offset, bool* is_wide) {
   if (x.kind != Kind::address) fail("expected an address in brackets, found " + spell(x));
+  if (x.list.size() != 1) fail("an address has one part here, found " + std::to_string(x.list.size()));
   const Operand& base = x.list[0];
   *offset = x.value;
   if (base.kind == Kind::none) {
@@ -463,7 +531,7 @@ Ref Decoder::address(const Operand& x, uint64_t* offset, bool* is_wide) {
   if (bits_of(have) != 32 && bits_of(have) != 64)
     fail("address register " + spell(base) + " is ." + std::string(name_of(have)));
   *is_wide = bits_of(have) == 64;
-  return register_ref(base.reg);
+  return reads(register_ref(base.reg));
 }
 
 const Variable* Decoder::address_variable(const Operand& x) const {
@@ -486,7 +554,7 @@ void Decoder::set_list(const std::vector<Ref>& refs) {
   linker_.program_.refs.insert(linker_.program_.refs.end(), refs.begin(), refs.end());
 }
 
-Ref Decoder::temporary(Type type) { return linker_.slot(type); }
+Ref Decoder::temporary(Type type) { return writes(linker_.slot(type)); }
 Ref Decoder::constant_slot(uint64_t value, Type type) { return linker_.constant(value, 0, type); }
 
 void Decoder::set_target(const Operand& label) {
@@ -496,6 +564,7 @@ void Decoder::set_target(const Operand& label) {
 
 void Decoder::set_call(const Function& f) {
   linker_.add_function(f);
+  linker_.calls_[&function_].insert(&f);
   linker_.fixups_.push_back({SIZE_MAX, &f, -1});
 }
 

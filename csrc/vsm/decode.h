@@ -4,6 +4,7 @@
 #include <initializer_list>
 #include <map>
 #include <memory>
+#include <set>
 #include <string>
 #include <string_view>
 #include <vector>
@@ -27,6 +28,7 @@ struct Family {
   std::string_view name;
   const Entry* entries;
   size_t size;
+  bool pure = false;  // its instructions only compute their destinations from their sources, lane by lane
 };
 
 // All families, in the order of the documentation (table.cc).
@@ -44,6 +46,7 @@ class Linker {
  private:
   friend class Decoder;
   void add_function(const Function& f);
+  void refuse_recursion() const;
   void decode_function(const Function& f);
   void decode_statement(const Function& f, const Statement& s);
   Ref slot(Type type);
@@ -60,6 +63,7 @@ class Linker {
   const Module& module_;
   Program program_;
   std::vector<const Function*> functions_;
+  std::map<const Function*, std::set<const Function*>> calls_;
   std::map<const Function*, std::vector<uint32_t>> starts_;  // per statement: its first instruction
   std::map<std::pair<const Function*, int>, Ref> registers_;
   std::map<std::tuple<uint64_t, uint64_t, int>, Ref> constant_slots_;
@@ -140,7 +144,17 @@ class Decoder {
 
  private:
   void keep(std::shared_ptr<const void> data);
+  void add_code(const Instr& instr);
+  void add_code(const Instr& instr, const std::vector<Ref>& reads, const std::vector<Ref>& writes);
   Ref register_ref(int reg);
+  Ref reads(Ref r) {
+    reads_.push_back(r);
+    return r;
+  }
+  Ref writes(Ref r) {
+    writes_.push_back(r);
+    return r;
+  }
   Ref read(const Operand& x, Type type, bool exact);
   std::string spell(const Operand& x) const;
 
@@ -151,6 +165,8 @@ class Decoder {
   std::string_view root_;
   std::vector<std::string_view> modifiers_;
   std::vector<Instr> before_, after_;
+  std::vector<Ref> reads_, writes_;
+  bool pure_ = false;
   friend class Linker;
   friend void refused(Decoder& d);
 };

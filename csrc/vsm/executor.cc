@@ -2,7 +2,9 @@
 #include <algorithm>
 
 #include "vsm/barriers.h"
+#include "vsm/checker.h"
 #include "vsm/machine.h"
+#include "vsm/trace.h"
 
 namespace tcgen05::vsm {
 namespace {
@@ -83,6 +85,25 @@ void report(Warp& w, const Instr& in, const Fault& fault) {
                        where);
 }
 
+namespace {
+
+void check_guard(Warp& w, const Instr& in, Mask lanes) {
+  try {
+    w.checker->check_guard(w, in, lanes);
+  } catch (const Fault& fault) {
+    report(w, in, fault);
+  }
+}
+
+Flow run_checked(Warp& w, const Instr& in, Mask m) {
+  w.checker->before(w, in, m);
+  Flow flow = in.fn(w, in, m);
+  w.checker->after(w);
+  return flow;
+}
+
+}  // namespace
+
 void exit_lanes(Warp& w, Mask lanes) {
   Group& g = w.group();
   uint32_t n = static_cast<uint32_t>(count_lanes(lanes));
@@ -90,6 +111,10 @@ void exit_lanes(Warp& w, Mask lanes) {
   g.mask &= ~lanes;
   w.cta->live_threads -= n;
   w.cta->cluster->live_threads -= n;
+  for_lanes(lanes, [&](int i) {  // its arrival no longer counts, since it no longer counts itself
+    uint32_t phase = w.lanes[static_cast<size_t>(i)].cluster_phase;
+    if (phase == w.cta->cluster->barrier_generation + 1) --w.cta->cluster->barrier_arrived;
+  });
   ++w.cta->cluster->progress;
   if (!g.mask) {
     w.groups.erase(w.groups.begin() + static_cast<long>(w.current));
@@ -106,12 +131,15 @@ bool run_warp(Warp& w, uint32_t slice) {
   const Instr* code = w.program->code.data();
   uint64_t* executed = cluster.executed.data();
   uint64_t* lanes = cluster.lanes.data();
+  const Checker* checker = w.checker;
   uint32_t done = 0;
+  Trace* trace = cluster.trace.get();
   while (done < slice) {
     Group& g = w.groups[w.current];
     const Instr& in = code[g.pc];
     Mask m = g.mask;
     if (in.predicate != kNoRef) {
+      if (checker) check_guard(w, in, m);
       Mask p = w.predicate(in.predicate);
       m &= in.negated ? ~p : p;
       if (!m) {
@@ -137,11 +165,13 @@ bool run_warp(Warp& w, uint32_t slice) {
     lanes[g.pc] += static_cast<uint64_t>(m == ~Mask{0} ? 32 : count_lanes(m));
     g.last_run = cluster.round;
     Flow flow;
+    if (trace) trace->begin(w, g.pc, m, done);
     try {
-      flow = in.fn(w, in, m);
+      flow = checker ? run_checked(w, in, m) : in.fn(w, in, m);
     } catch (const Fault& fault) {
       report(w, in, fault);
     }
+    if (trace) trace->finish(flow);
     if (flow == Flow::next) {
       Group& now = w.groups[w.current];
       ++now.pc;

@@ -11,7 +11,7 @@ namespace tcgen05::vsm {
 namespace {
 
 bool word_start(char c) {
-  return std::isalpha(static_cast<unsigned char>(c)) || c == '_' || c == '$' || c == '%';
+  return std::isalpha(static_cast<unsigned char>(c)) || c == '_' || c == '$';
 }
 bool word_char(char c) { return std::isalnum(static_cast<unsigned char>(c)) || c == '_' || c == '$'; }
 
@@ -75,7 +75,7 @@ class Lexer {
   Token next() {
     size_t begin = pos_;
     char c = text_[pos_];
-    if (word_start(c) || (c == '.' && (word_char(at(pos_ + 1))))) {
+    if (c == '%' || c == '.' ? word_char(at(pos_ + 1)) : word_start(c)) {  // a lone % divides
       ++pos_;
       while (true) {
         if (word_char(at(pos_))) {

@@ -22,6 +22,8 @@ struct Cta;
 struct Cluster;
 struct Run;
 class Checker;  // strict mode
+class Trace;    // trace.h
+class TraceSink;
 
 struct Dim3 {
   uint32_t x = 1, y = 1, z = 1;
@@ -169,6 +171,7 @@ struct Cta {
 
 struct AsyncOp {
   uint64_t due = 0;  // round of the scheduler
+  size_t event = 0;  // of the trace
   std::function<void()> effect;
 };
 
@@ -190,6 +193,9 @@ struct Cluster {
   std::vector<uint64_t> lanes;     //   and lanes
   uint64_t macs = 0;
   uint64_t asynchronous = 0;
+  Traffic traffic;
+  std::unique_ptr<Trace> trace;  // null unless asked for
+  std::shared_ptr<Checker> checker;  // null unless strict
 
   Cluster(Run& run, uint64_t index);
   ~Cluster();
@@ -203,6 +209,7 @@ struct Cluster {
   std::string waiting_report();
 
  private:
+  void fire(AsyncQueue& queue);
   bool fire_due();
   bool fire_next();
   State drain();
@@ -222,7 +229,10 @@ struct LaunchConfig {
   bool strict = false;
   uint64_t step_limit = uint64_t{4} << 30;  // warp instructions
   unsigned threads = 1;                     // host threads; clusters run side by side
-  std::function<void()> poll;               // called now and then from the launching thread; may throw
+  TraceSink* trace = nullptr;               // takes the events, if wanted
+  bool watched = false;                     // a buffer has writers to be recorded: one host thread
+  // Called now and then from the launching thread with finished clusters, clusters, warp instructions; may throw.
+  std::function<void(uint64_t, uint64_t, uint64_t)> poll;
 };
 
 struct LaunchResult {
@@ -231,7 +241,9 @@ struct LaunchResult {
   uint64_t thread_instructions = 0;
   uint64_t macs = 0;
   uint64_t asynchronous = 0;  // asynchronous works completed
+  Traffic traffic;
 };
+
 
 // What the clusters of one launch share.
 struct Run {
@@ -240,6 +252,7 @@ struct Run {
   Dim3 clusters;  // grid in clusters
   uint32_t dynamic_base = 0;
   uint32_t shared_bytes = 0;
+  uint64_t cluster_bytes = 0;  // host memory of one cluster, about
   std::atomic<uint64_t> next_cluster{0};
   std::atomic<uint64_t> steps{0};
   std::atomic<bool> stop{false};

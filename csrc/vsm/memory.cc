@@ -27,6 +27,15 @@ void GlobalMemory::add_at(uint64_t base, void* host, uint64_t bytes, bool writab
   regions_.insert(at, std::move(r));
 }
 
+bool GlobalMemory::watch(uint64_t base, Writer* writers) {
+  for (Region& r : regions_)
+    if (r.base == base) {
+      r.writers = writers;
+      return true;
+    }
+  return false;
+}
+
 const Region* GlobalMemory::find(uint64_t address, uint64_t bytes) const {
   auto next = std::upper_bound(regions_.begin(), regions_.end(), address,
                                [](uint64_t b, const Region& x) { return b < x.base; });

@@ -65,10 +65,20 @@ struct Origin {
   uint32_t opcode = 0;  // index into Program::opcodes
 };
 
+// What an instruction reads and writes, for strict mode: Program::use_refs[begin .. ), first the reads.
+struct Uses {
+  uint32_t begin = 0;
+  uint16_t reads = 0, writes = 0;
+  bool pure = false;  // does nothing but compute its destinations from its sources
+};
+
 struct Program {
   const Function* entry = nullptr;
   std::vector<Instr> code;
   std::vector<Ref> refs;
+  std::vector<Uses> uses;  // per instruction
+  std::vector<std::pair<Ref, const Register*>> registers;
+  std::vector<Ref> use_refs;
   std::vector<uint8_t> constants;
   std::vector<Preset> presets;
   std::vector<Origin> origins;

@@ -2,6 +2,7 @@
 
 #include "vsm/checker.h"
 #include "vsm/ops/common.h"
+#include "vsm/trace.h"
 
 namespace tcgen05::vsm {
 
@@ -48,6 +49,7 @@ uint8_t* Warp::global_at(uint64_t address, uint32_t bytes, int lane, bool write)
   }
   if (write && !r->writable)
     throw Fault{"store to the read-only buffer '" + r->name + "' at " + hex(address), lane};
+  if (write && r->writers) cta->cluster->trace->wrote(*r, address - r->base, bytes, thread(lane));
   return r->host + (address - r->base);
 }
 
@@ -73,7 +75,7 @@ uint8_t* Warp::at(Space space, uint64_t address, uint32_t bytes, uint32_t align,
       if (address >> 32) throw Fault{"shared address " + hex(address) + " has more than 32 bits", lane};
       if (address & (align - 1)) misaligned("shared", address, align, lane);
       Cta& owner = shared_owner(static_cast<uint32_t>(address), lane);
-      uint32_t offset = static_cast<uint32_t>(address) & kSharedOffsetMask;
+      uint64_t offset = address & kSharedOffsetMask;
       if (offset < kReservedShared || offset + bytes > owner.shared.size())
         outside("shared", address, bytes, owner.shared.size() - kReservedShared, lane);
       return owner.shared.data() + offset;
@@ -97,34 +99,62 @@ uint8_t* Warp::at(Space space, uint64_t address, uint32_t bytes, uint32_t align,
   }
 }
 
+Traffic::Where place_of(Space space, uint64_t address) {
+  switch (space) {
+    case Space::shared:
+    case Space::shared_cluster:
+      return Traffic::shared;
+    case Space::local:
+      return Traffic::local;
+    case Space::param:
+      return Traffic::param;
+    case Space::generic: {
+      uint64_t window = address >> kWindowBits << kWindowBits;
+      return window == kSharedWindow  ? Traffic::shared
+             : window == kLocalWindow ? Traffic::local
+             : window == kParamWindow ? Traffic::param
+                                      : Traffic::global;
+    }
+    default:
+      return Traffic::global;
+  }
+}
+
 void lane_pointers(Warp& w, Space space, const uint64_t* addresses, const Access& access, Mask m,
                    uint8_t** out) {
+  w.cta->cluster->traffic.count(place_of(space, addresses[first_lane(m)]), access.write,
+                                uint64_t{access.bytes} * static_cast<uint64_t>(count_lanes(m)));
   if ((space == Space::shared || space == Space::shared_cluster) && !w.checker) {
     // Own shared memory is the usual case: one comparison per lane.
     uint64_t low = uint64_t{w.shared_base} + kReservedShared, size = w.cta->shared.size() - kReservedShared;
-    uint8_t* base = w.cta->shared.data() + kReservedShared;
+    auto base = reinterpret_cast<uintptr_t>(w.cta->shared.data()) + kReservedShared;  // sums may be wild
     uint64_t bad = 0;
     if (size >= access.bytes) {
       for_lanes(m, [&](int i) {
         uint64_t offset = addresses[i] - low;
         bad |= static_cast<uint64_t>(offset > size - access.bytes) | (addresses[i] & (access.align - 1));
-        out[i] = base + offset;
+        out[i] = reinterpret_cast<uint8_t*>(base + offset);
       });
       if (!bad) return;
     }
   } else if (space == Space::global && w.last_region && !w.checker &&
-             (!access.write || w.last_region->writable)) {
+             (!access.write || (w.last_region->writable && !w.last_region->writers))) {
     const Region& r = *w.last_region;
     uint64_t bad = r.bytes < access.bytes;
+    auto base = reinterpret_cast<uintptr_t>(r.host);
     for_lanes(m, [&](int i) {
       uint64_t offset = addresses[i] - r.base;
       bad |= static_cast<uint64_t>(offset > r.bytes - access.bytes) | (addresses[i] & (access.align - 1));
-      out[i] = r.host + offset;
+      out[i] = reinterpret_cast<uint8_t*>(base + offset);
     });
     if (!bad) return;
   }
   for_lanes(m,
             [&](int i) { out[i] = w.at(space, addresses[i], access.bytes, access.align, i, access.write); });
+  if (w.checker && !access.checked)
+    for_lanes(m, [&](int i) {
+      w.checker->touch(w, space, addresses[i], access.bytes, i, access.write ? Touch::store : Touch::load);
+    });
 }
 
 bool take_cache_modifiers(Decoder& d) {
@@ -141,11 +171,12 @@ bool take_cache_modifiers(Decoder& d) {
   return policy;
 }
 
-void take_order_modifiers(Decoder& d) {
-  d.take_any({"weak", "relaxed", "acquire", "release", "acq_rel", "volatile", "mmio"});
-  if (d.take("mmio")) d.take("relaxed");
+Order take_order_modifiers(Decoder& d) {
+  int order = d.take_any({"weak", "relaxed", "volatile", "mmio", "acquire", "release", "acq_rel"});
+  d.take("mmio");
   d.take("relaxed");
   d.take_any({"cta", "cluster", "gpu", "sys"});
+  return {order > 0, order > 0 && order < 4};
 }
 
 Space take_space(Decoder& d) {

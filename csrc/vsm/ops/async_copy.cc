@@ -4,10 +4,12 @@
 #include <algorithm>
 #include <iterator>
 
+#include "vsm/checker.h"
 #include "vsm/mbarrier.h"
 #include "vsm/ops/address.h"
 #include "vsm/ops/common.h"
 #include "vsm/ops/families.h"
+#include "vsm/trace.h"
 
 namespace tcgen05::vsm {
 
@@ -66,6 +68,18 @@ void start_copy(Warp& w, const Instr& in, int lane, std::function<void()> effect
   start_async(w, in, lane, copy_queue(*w.cta->cluster, w.cta->rank), std::move(effect));
 }
 
+void note_copy(Cluster& c, Traffic::Where from, Traffic::Where to, uint64_t bytes, uint64_t times,
+               uint32_t shared, uint32_t barrier) {
+  c.traffic.count(from, false, bytes);
+  c.traffic.count(to, true, bytes * times);
+  if (!c.trace) return;
+  if (barrier) {
+    c.trace->note({{"shared", shared}, {"bytes", bytes}, {"mbarrier", barrier}});
+  } else {
+    c.trace->note({{"shared", shared}, {"bytes", bytes}});
+  }
+}
+
 Copies& copies_of(Warp& w) {
   if (!w.copies) w.copies = std::make_shared<Copies>();
   return *static_cast<Copies*>(w.copies.get());
@@ -102,7 +116,10 @@ CopyGroups& groups_of(Warp& w, const Instr& in, int lane) {
 }
 
 Flow commit_group(Warp& w, const Instr& in, Mask m) {
-  for_lanes(m, [&](int i) { groups_of(w, in, i).commit(); });
+  for_lanes(m, [&](int i) {
+    groups_of(w, in, i).commit();
+    if (w.checker) w.checker->group_commit(w, i, in.u[0]);
+  });
   return Flow::next;
 }
 
@@ -120,6 +137,7 @@ bool groups_reached(Warp& w, uint64_t a, uint64_t pending) {
 constexpr WaitKind kGroupWait = {"asynchronous copies of lanes", groups_reached, false};
 
 Flow wait_group(Warp& w, const Instr& in, Mask m) {
+  if (w.checker) for_lanes(m, [&](int i) { w.checker->group_wait(w, i, in.u[0], in.imm); });
   uint64_t a = uint64_t{m} | uint64_t{in.u[0]} << 32 | uint64_t{in.u[1]} << 33;
   if (groups_reached(w, a, in.imm)) return Flow::next;
   return w.wait(kGroupWait, a, in.imm, Flow::wait_next);
@@ -169,8 +187,11 @@ Flow copy_async(Warp& w, const Instr& in, Mask m) {
     c.from = c.bytes ? w.at(f.from.space, from, c.bytes, 1, i, false) : nullptr;
     c.to = w.at(f.to.space, address_of(w, f.to, i), f.bytes, f.bytes, i, true);
     ++groups.plain[static_cast<size_t>(i)].issued;
+    if (w.checker) w.checker->group_write(w, static_cast<uint32_t>(address_of(w, f.to, i)), f.bytes, i);
   });
   uint32_t bytes = f.bytes;
+  uint64_t all = uint64_t{bytes} * static_cast<uint64_t>(count_lanes(m));
+  note_copy(*w.cta->cluster, Traffic::global, Traffic::shared, all, 1, w.shared_base, 0);
   start_copy(w, in, first_lane(m), [copies, m, bytes, &groups] {
     for_lanes(m, [&](int i) {
       const LaneCopy& c = (*copies)[static_cast<size_t>(i)];
@@ -222,7 +243,15 @@ Flow arrive_copies(Warp& w, const Instr& in, Mask m) {
         throw Fault{"too many arrivals are pending at the mbarrier at " + hex(address), i};
       store_mbarrier(c, address, s, i);
     }
-    start_copy(w, in, i, [&c, address] { mbarrier_arrive(c, address, 1, -1); });
+    Knowledge brings;
+    if (w.checker) {
+      w.checker->mbarrier(w, address, i);
+      brings = w.checker->group_completion(w, i);
+    }
+    start_copy(w, in, i, [&c, address, brings = std::move(brings)] {
+      if (c.checker) c.checker->mbarrier_arrive(address, brings);
+      mbarrier_arrive(c, address, 1, -1);
+    });
   });
   return Flow::next;
 }

@@ -36,6 +36,10 @@ void start_async(Warp& w, const Instr& in, int lane, size_t queue, std::function
 // The same in the queue of the CTA's copies.
 void start_copy(Warp& w, const Instr& in, int lane, std::function<void()> effect);
 
+// Counts a copy, once read and `times` written, and notes it in the trace.
+void note_copy(Cluster& c, Traffic::Where from, Traffic::Where to, uint64_t bytes, uint64_t times,
+               uint32_t shared, uint32_t barrier);
+
 // Copies of one lane that are counted in groups: cp.async, or bulk copies with .bulk_group.
 struct CopyGroups {
   uint64_t issued = 0;

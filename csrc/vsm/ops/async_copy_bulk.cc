@@ -2,6 +2,7 @@
 // groups.
 #include <iterator>
 
+#include "vsm/checker.h"
 #include "vsm/mbarrier.h"
 #include "vsm/ops/address.h"
 #include "vsm/ops/async_copy.h"
@@ -26,15 +27,8 @@ struct BulkCopy {
 
 void combine(const BulkCopy& f, uint8_t* to, const uint8_t* from, uint32_t bytes, uint32_t byte_mask) {
   if (f.reduces) {
-    uint32_t each = static_cast<uint32_t>(bytes_of(f.type));
     std::lock_guard<std::mutex> lock(atomics());
-    for (uint32_t at = 0; at < bytes; at += each) {
-      uint64_t old = 0, value = 0;
-      std::memcpy(&old, to + at, each);
-      std::memcpy(&value, from + at, each);
-      old = reduce(f.op, f.type, old, value, 0);
-      std::memcpy(to + at, &old, each);
-    }
+    reduce_cells(f.op, f.type, to, from, bytes);
   } else if (byte_mask != 0xffff) {
     for (uint32_t at = 0; at < bytes; ++at)
       if (byte_mask >> at % kGrain & 1) to[at] = from[at];
@@ -80,10 +74,22 @@ void copy_in(Warp& w, const Instr& in, const BulkCopy& f, int lane) {
     check_shared(w, a, bytes, kGrain, "source", lane);
     from = shared_bytes(c, a);
   }
+  note_copy(c, f.from_global ? Traffic::global : Traffic::shared, Traffic::shared, bytes, targets.size(), to,
+            barrier);
+  CopyKind kind = f.reduces ? CopyKind::reduction : CopyKind::copy;
+  std::vector<uint32_t> numbers;
+  if (w.checker) {
+    for (size_t i = 0; i < targets.size(); ++i)
+      numbers.push_back(w.checker->copy_into(w, targets[i], bytes, barriers[i], lane, kind));
+    if (!f.from_global)
+      w.checker->copy_from(w, shared_address_of(w, f.from, "source", lane), bytes, barriers[0], lane);
+  }
   start_copy(w, in, lane,
-             [&c, &f, from, bytes, targets = std::move(targets), barriers = std::move(barriers)] {
+             [&c, &f, from, bytes, kind, targets = std::move(targets), barriers = std::move(barriers),
+              numbers = std::move(numbers)] {
                for (size_t i = 0; i < targets.size(); ++i) {
                  combine(f, shared_bytes(c, targets[i]), from, bytes, 0xffff);
+                 if (c.checker) c.checker->copied(barriers[i], numbers[i], kind);
                  mbarrier_add_tx(c, barriers[i], -int64_t{bytes}, -1);
                }
              });
@@ -97,8 +103,10 @@ void copy_out(Warp& w, const Instr& in, const BulkCopy& f, int lane) {
   check_shared(w, from, bytes, kGrain, "source", lane);
   uint8_t* to = global_operand(w, f.to, bytes, true, lane);
   uint32_t mask = f.masked ? w.in<uint32_t>(f.mask)[lane] & 0xffff : 0xffff;
+  note_copy(c, Traffic::shared, Traffic::global, bytes, 1, from, 0);
   CopyGroups& group = copies_of(w).bulk[static_cast<size_t>(lane)];
   ++group.issued;
+  if (w.checker) w.checker->group_read(w, from, bytes, lane);
   auto data = std::make_shared<std::vector<uint8_t>>();
   start_copy(w, in, lane, [&c, &group, data, from, bytes] {
     const uint8_t* p = shared_bytes(c, from);
@@ -117,9 +125,9 @@ Flow bulk_copy(Warp& w, const Instr& in, Mask m) {
   return Flow::next;
 }
 
-void take_reduction(Decoder& d, BulkCopy& f) {
+void take_operation(Decoder& d, BulkCopy& f) {
   f.reduces = true;
-  f.op = static_cast<Reduction>(d.need_any({"and", "or", "xor", "\1", "add", "inc", "dec", "min", "max"}));
+  f.op = take_reduction(d);
   d.take("noftz");
   f.type = d.type();
   bool real = f.type == Type::f16 || f.type == Type::bf16;
@@ -150,7 +158,7 @@ void decode_bulk(Decoder& d, bool reduces) {
   if (f->multicast && !(to == "shared::cluster" && f->from_global))
     d.fail(".multicast::cluster is for copies from .global to .shared::cluster");
   if (f->masked && (!f->to_global || reduces)) d.fail(".cp_mask is for copies to .global");
-  if (reduces) take_reduction(d, *f);
+  if (reduces) take_operation(d, *f);
   size_t n = 3 + barrier + f->multicast + policy + f->masked;
   d.need_operands(n);
   f->to = take_place(d, d.operand(0),

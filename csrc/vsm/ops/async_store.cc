@@ -2,6 +2,7 @@
 // st.bulk.
 #include <iterator>
 
+#include "vsm/checker.h"
 #include "vsm/mbarrier.h"
 #include "vsm/ops/address.h"
 #include "vsm/ops/async_copy.h"
@@ -31,7 +32,11 @@ Flow async_store(Warp& w, const Instr& in, Mask m) {
     if (f.has_barrier) load_mbarrier(c, barrier, lane);
     std::array<uint64_t, 4> values{};
     for (size_t k = 0; k < f.values.size(); ++k) values[k] = w.read(f.values[k], f.wide, lane);
-    start_copy(w, in, lane, [&c, &f, to, barrier, values, each, bytes] {
+    CopyKind kind = f.reduces ? CopyKind::reduction : CopyKind::store;
+    uint32_t number = 0;
+    if (w.checker && f.has_barrier)
+      number = w.checker->copy_into(w, static_cast<uint32_t>(address_of(w, f.to, lane)), bytes, barrier, lane, kind);
+    start_copy(w, in, lane, [&c, &f, to, barrier, values, each, bytes, kind, number] {
       std::lock_guard<std::mutex> lock(atomics());
       for (size_t k = 0; k < f.values.size(); ++k) {
         const auto* value = reinterpret_cast<const uint8_t*>(&values[k]);
@@ -41,6 +46,7 @@ Flow async_store(Warp& w, const Instr& in, Mask m) {
           std::memcpy(to + k * each, value, each);
         }
       }
+      if (f.has_barrier && c.checker) c.checker->copied(barrier, number, kind);
       if (f.has_barrier) mbarrier_add_tx(c, barrier, -int64_t{bytes}, -1);
     });
   });
@@ -101,9 +107,10 @@ Flow bulk_store(Warp& w, const Instr& in, Mask m) {
     if (bytes % 8 || bytes > kMaxShared)
       throw Fault{
           "size of st.bulk is " + std::to_string(bytes) + ", allowed: multiples of 8 in shared memory", lane};
-    if (bytes)
-      std::memset(w.at(f.to.space, address_of(w, f.to, lane), static_cast<uint32_t>(bytes), 8, lane, true), 0,
-                  bytes);
+    if (!bytes) return;
+    uint32_t n = static_cast<uint32_t>(bytes);
+    std::memset(w.at(f.to.space, address_of(w, f.to, lane), n, 8, lane, true), 0, n);
+    if (w.checker) w.checker->touch(w, f.to.space, address_of(w, f.to, lane), n, lane, Touch::store);
   });
   ++w.cta->cluster->progress;
   return Flow::next;

@@ -2,13 +2,17 @@
 #include <iterator>
 
 #include "vsm/barriers.h"
+#include "vsm/checker.h"
 #include "vsm/ops/common.h"
 #include "vsm/ops/families.h"
+#include "vsm/trace.h"
 
 namespace tcgen05::vsm {
 namespace {
 
 void complete(Cta& cta, NamedBarrier& b) {
+  if (Checker* c = cta.cluster->checker.get())
+    c->complete(c->barrier(cta, static_cast<uint32_t>(&b - cta.barriers.data())));
   b.result_count = b.count;
   b.result_all = b.all;
   b.result_any = b.any;
@@ -25,6 +29,7 @@ bool is_complete(const Cta& cta, const NamedBarrier& b) {
 
 void complete_cluster(Cluster& c) {
   if (!c.barrier_arrived || c.barrier_arrived < c.live_threads) return;
+  if (c.checker) c.checker->complete(c.checker->cluster_barrier());
   c.barrier_arrived = 0;
   ++c.barrier_generation;
   ++c.progress;
@@ -43,6 +48,7 @@ Flow bar(Warp& w, const Instr& in, Mask m) {
   uint32_t count = in.src[1] == kNoRef ? 0 : w.in<uint32_t>(in.src[1])[lane];
   if (id > 15) throw Fault{"barrier " + std::to_string(id) + " does not exist; barriers are 0 to 15", lane};
   NamedBarrier& b = w.cta->barriers[id];
+  if (Trace* t = w.cta->cluster->trace.get()) t->note({{"barrier", id}, {"threads", count}});
   if (g.stage == 0) {
     for_lanes(m, [&](int i) {
       if (w.in<uint32_t>(in.src[0])[i] != id)
@@ -66,6 +72,7 @@ Flow bar(Warp& w, const Instr& in, Mask m) {
     // A whole warp counts as 32 threads when a count is given, even if fewer exist (PTX ISA 9.7.13.1).
     b.arrived += count && m == w.alive ? 32 : static_cast<uint32_t>(count_lanes(m));
     ++w.cta->cluster->progress;
+    if (w.checker) w.checker->arrive(w, w.checker->barrier(*w.cta, id), false);
     uint32_t generation = b.generation;
     if (is_complete(*w.cta, b)) complete(*w.cta, b);
     if (in.u[0] == 1) return Flow::next;
@@ -75,6 +82,7 @@ Flow bar(Warp& w, const Instr& in, Mask m) {
     }
   }
   g.stage = 0;
+  if (w.checker) w.checker->wait(w, w.checker->barrier(*w.cta, id), false);
   if (in.u[0] == 2) {
     if (in.u[1] == 0) {
       auto* d = w.out<uint32_t>(in.dst);
@@ -112,13 +120,15 @@ void decode_bar(Decoder& d) {
 
 // ---- clusters ----
 
-Flow cluster_arrive(Warp& w, const Instr&, Mask m) {
+// u[0]: .relaxed.
+Flow cluster_arrive(Warp& w, const Instr& in, Mask m) {
   Cluster& c = *w.cta->cluster;
   for_lanes(m, [&](int i) {
     uint32_t& phase = w.lanes[static_cast<size_t>(i)].cluster_phase;
     if (phase) throw Fault{"barrier.cluster.arrive a second time without barrier.cluster.wait", i};
     phase = c.barrier_generation + 1;
   });
+  if (w.checker) w.checker->arrive(w, w.checker->cluster_barrier(), in.u[0]);
   c.barrier_arrived += static_cast<uint32_t>(count_lanes(m));
   ++c.progress;
   complete_cluster(c);
@@ -140,12 +150,13 @@ Flow cluster_wait(Warp& w, const Instr&, Mask m) {
   });
   if (pending) return w.wait(kClusterWait, 0, c.barrier_generation);
   for_lanes(m, [&](int i) { w.lanes[static_cast<size_t>(i)].cluster_phase = 0; });
+  if (w.checker) w.checker->wait(w, w.checker->cluster_barrier(), false);
   return Flow::next;
 }
 
 void decode_cluster_barrier(Decoder& d) {
   bool arrive = d.need_any({"arrive", "wait"}) == 0;
-  d.take_any({"release", "relaxed", "acquire"});
+  d.in.u[0] = d.take_any({"release", "acquire", "relaxed"}) == 2;
   d.in.aligned = d.take("aligned");
   d.need_operands(0);
   d.in.fn = arrive ? cluster_arrive : cluster_wait;
@@ -153,20 +164,36 @@ void decode_cluster_barrier(Decoder& d) {
 
 // ---- fences ----
 
-Flow fence(Warp&, const Instr&, Mask) { return Flow::next; }
+Flow no_fence(Warp&, const Instr&, Mask) { return Flow::next; }
 
+Flow memory_fence(Warp& w, const Instr&, Mask) {
+  if (w.checker) w.checker->memory_fence(w);
+  return Flow::next;
+}
+
+Flow proxy_fence(Warp& w, const Instr&, Mask) {
+  if (w.checker) w.checker->proxy_fence(w);
+  return Flow::next;
+}
+
+// Fences have an effect in strict mode only: memory is sequentially consistent here.
 void decode_fence(Decoder& d) {
-  while (!d.take_next().empty()) {
-  }
-  d.in.fn = fence;
+  bool proxy = d.take("proxy");
+  bool async = !d.take_prefix("async").empty(), global = d.take("global");
+  for (std::string_view m :
+       {"sc", "acq_rel", "acquire", "release", "cta", "cluster", "gpu", "sys", "gl", "proxy", "alias", "async",
+        "async::generic", "global", "shared::cta", "shared::cluster", "tensormap::generic", "mbarrier_init",
+        "sync_restrict::shared::cta", "sync_restrict::shared::cluster"})
+    d.take(m);
+  d.in.fn = !proxy ? memory_fence : async && !global ? proxy_fence : no_fence;
 }
 
 constexpr Entry kEntries[] = {
     {"bar", decode_bar, ".sync .arrive .red"},
     {"barrier", decode_bar, ".sync .arrive .red {.aligned}"},
     {"barrier.cluster", decode_cluster_barrier, ".arrive .wait {.aligned}"},
-    {"membar", decode_fence, "memory is sequentially consistent here"},
-    {"fence", decode_fence, "memory is sequentially consistent here"},
+    {"membar", decode_fence, "checked in strict mode"},
+    {"fence", decode_fence, "checked in strict mode"},
 };
 
 }  // namespace

@@ -2,6 +2,7 @@
 // ISA 9.7.13, 9.7.19).
 #include <iterator>
 
+#include "vsm/checker.h"
 #include "vsm/mbarrier.h"
 #include "vsm/ops/address.h"
 #include "vsm/ops/async_copy.h"
@@ -61,11 +62,18 @@ Flow try_cancel(Warp& w, const Instr& in, Mask m) {
     }
     for (uint32_t t : targets) check_shared(w, t, kAnswerBytes, kAnswerBytes, "answer", lane);
     for (uint32_t b : barriers) load_mbarrier(c, b, lane);
+    std::vector<uint32_t> numbers;
+    if (w.checker)
+      for (size_t i = 0; i < targets.size(); ++i)
+        numbers.push_back(w.checker->copy_into(w, targets[i], kAnswerBytes, barriers[i], lane));
     start_async(w, in, lane, other_queue(c, w.cta->rank),
-                [&c, targets = std::move(targets), barriers = std::move(barriers)] {
+                [&c, targets = std::move(targets), barriers = std::move(barriers), numbers = std::move(numbers)] {
                   Answer a = cancel_cluster(*c.run);
                   for (uint32_t t : targets) std::memcpy(shared_bytes(c, t), &a, sizeof a);
-                  for (uint32_t b : barriers) mbarrier_add_tx(c, b, -int64_t{kAnswerBytes}, -1);
+                  for (size_t i = 0; i < barriers.size(); ++i) {
+                    if (c.checker) c.checker->copied(barriers[i], numbers[i]);
+                    mbarrier_add_tx(c, barriers[i], -int64_t{kAnswerBytes}, -1);
+                  }
                 });
   });
   return Flow::next;

@@ -227,10 +227,11 @@ Handler comparison(Decoder& d, std::string_view op, Type t) {
   if (op == "eq") return any_type<form, Eq>(t);
   if (op == "ne") return any_type<form, Ne>(t);
   if (is_bits(t)) d.fail("comparison ." + std::string(op) + " is not defined on ." + std::string(name_of(t)));
-  if (op == "lt" || (!real && op == "lo")) return any_type<form, Lt>(t);
-  if (op == "le" || (!real && op == "ls")) return any_type<form, Le>(t);
-  if (op == "gt" || (!real && op == "hi")) return any_type<form, Gt>(t);
-  if (op == "ge" || (!real && op == "hs")) return any_type<form, Ge>(t);
+  bool natural = kind_of(t) == TypeKind::uint;
+  if (op == "lt" || (natural && op == "lo")) return any_type<form, Lt>(t);
+  if (op == "le" || (natural && op == "ls")) return any_type<form, Le>(t);
+  if (op == "gt" || (natural && op == "hi")) return any_type<form, Gt>(t);
+  if (op == "ge" || (natural && op == "hs")) return any_type<form, Ge>(t);
   if (real) {
     if (op == "equ") return any_type<form, Not<Ne>>(t);
     if (op == "neu") return any_type<form, Not<Eq>>(t);
@@ -241,7 +242,7 @@ Handler comparison(Decoder& d, std::string_view op, Type t) {
     if (op == "num") return any_type<form, Num>(t);
     if (op == "nan") return any_type<form, Not<Num>>(t);
   }
-  d.fail("unknown comparison '." + std::string(op) + "'");
+  d.fail("unknown comparison '." + std::string(op) + "' of ." + std::string(name_of(t)));
 }
 
 void decode_condition(Decoder& d, size_t at) {
@@ -344,6 +345,7 @@ Flow slct(Warp& w, const Instr& in, Mask m) {
 void decode_slct(Decoder& d) {
   d.take("ftz");
   Type t = d.type(), c = d.type_of({Type::s32, Type::f32});
+  if (bits_of(t) < 16 || bits_of(t) > 64) d.fail("type ." + std::string(name_of(t)) + " is not allowed");
   d.need_operands(4);
   d.in.dst = d.dst(d.operand(0), t);
   d.in.src[0] = d.src(d.operand(1), t);
@@ -406,6 +408,6 @@ constexpr Entry kEntries[] = {
 
 }  // namespace
 
-Family compare_family() { return {"comparison and selection", kEntries, std::size(kEntries)}; }
+Family compare_family() { return {"comparison and selection", kEntries, std::size(kEntries), true}; }
 
 }  // namespace tcgen05::vsm

@@ -418,6 +418,6 @@ constexpr Entry kEntries[] = {
 
 }  // namespace
 
-Family convert_family() { return {"conversion", kEntries, std::size(kEntries)}; }
+Family convert_family() { return {"conversion", kEntries, std::size(kEntries), true}; }
 
 }  // namespace tcgen05::vsm

@@ -260,6 +260,6 @@ void decode_float_arithmetic(Decoder& d, Type t) {
   d.fail("'" + std::string(op) + "' is not defined on ." + std::string(name_of(t)));
 }
 
-Family float_family() { return {"floating point", kEntries, std::size(kEntries)}; }
+Family float_family() { return {"floating point", kEntries, std::size(kEntries), true}; }
 
 }  // namespace tcgen05::vsm

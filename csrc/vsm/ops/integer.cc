@@ -720,6 +720,8 @@ void decode_cnot(Decoder& d) {
 template <class Op>
 void decode_shift(Decoder& d) {
   Type t = d.type();
+  if (!is_bits(t) && (d.root() == "shl" || !is_integer(t)))
+    d.fail("type ." + std::string(name_of(t)) + " is not allowed");
   d.need_operands(3);
   d.in.dst = d.dst(d.operand(0), t);
   d.in.src[0] = d.src(d.operand(1), t);
@@ -829,6 +831,7 @@ void decode_lop3(Decoder& d) {
   }
   for (size_t i = 0; i < 3; ++i) d.in.src[i] = d.src(d.operand(i + 1), Type::b32);
   d.in.imm = d.constant(d.operand(4), "the look-up table of lop3");
+  if (d.in.imm > 255) d.fail("the look-up table of lop3 is " + std::to_string(d.in.imm) + ", allowed: 0 to 255");
   d.in.fn = lop3;
 }
 
@@ -904,6 +907,6 @@ constexpr Entry kEntries[] = {
 
 }  // namespace
 
-Family integer_family() { return {"integer, logic and bit fields", kEntries, std::size(kEntries)}; }
+Family integer_family() { return {"integer, logic and bit fields", kEntries, std::size(kEntries), true}; }
 
 }  // namespace tcgen05::vsm

@@ -159,7 +159,6 @@ constexpr Entry kEntries[] = {
      ".sync f16 bf16 tf32 e4m3 e5m2 s8 u8 s4 u4 b1 f64; m16n8 and m8n8 shapes, not m8n8k4 of f16"},
     {"mma.sp", refused, "sparse warp-level products"},
     {"mma.sp::ordered_metadata", refused, "sparse warp-level products"},
-    {"wgmma", refused, "sm_90a only; sm_100 has tcgen05.mma"},
     {"wmma.load", decode_wmma_load, ".a .b .c; f16 bf16 tf32 s8 u8 s4 u4 b1 f64"},
     {"wmma.store", decode_wmma_store, ".d; f16 f32 s32 f64"},
     {"wmma.mma", decode_wmma_mma, "f16 bf16 tf32 s8 u8 s4 u4 b1 f64"},

@@ -3,9 +3,11 @@
 
 #include <iterator>
 
+#include "vsm/checker.h"
 #include "vsm/ops/address.h"
 #include "vsm/ops/common.h"
 #include "vsm/ops/families.h"
+#include "vsm/trace.h"
 
 namespace tcgen05::vsm {
 namespace {
@@ -45,10 +47,13 @@ MbarrierState load_mbarrier(Cluster& c, uint32_t address, int lane) {
 }
 
 void store_mbarrier(Cluster& c, uint32_t address, MbarrierState s, int lane) {
-  if (s.pending == 0 && s.tx == 0) {
+  bool completes = s.pending == 0 && s.tx == 0;
+  if (completes) {
+    if (c.checker) c.checker->mbarrier_complete(address);
     s.phase ^= 1;
     s.pending = s.expected;
   }
+  if (c.trace) c.trace->mbarrier(c.cta(address >> kRankShift, lane), address, s, completes);
   uint64_t b = encode_mbarrier(s);
   std::memcpy(object(c, address, lane), &b, 8);
   ++c.progress;
@@ -90,6 +95,8 @@ void addresses_of(Warp& w, const Instr& in, Mask m, uint32_t* out) {
     if (a[i] >> 32) throw Fault{"shared address " + hex(a[i]) + " has more than 32 bits", i};
     out[i] = static_cast<uint32_t>(a[i]);
   });
+  if (Trace* t = w.cta->cluster->trace.get())
+    t->note({{"mbarrier", out[first_lane(m)] & kSharedOffsetMask}, {"rank", out[first_lane(m)] >> kRankShift}});
 }
 
 void decode_address(Decoder& d, const Operand& x) {
@@ -114,6 +121,7 @@ Flow init(Warp& w, const Instr& in, Mask m) {
                   i};
     MbarrierState s;
     s.pending = s.expected = count[i];
+    if (w.checker) w.checker->mbarrier_init(w, a[i], i);
     store_mbarrier(c, a[i], s, i);
   });
   return Flow::next;
@@ -132,6 +140,7 @@ Flow inval(Warp& w, const Instr& in, Mask m) {
   addresses_of(w, in, m, a);
   for_lanes(m, [&](int i) {
     load_mbarrier(*w.cta->cluster, a[i], i);
+    if (w.checker) w.checker->mbarrier_inval(w, a[i], i);
     std::memset(object(*w.cta->cluster, a[i], i), 0, 8);
   });
   return Flow::next;
@@ -149,7 +158,10 @@ Flow change_tx(Warp& w, const Instr& in, Mask m) {
   uint32_t a[32];
   addresses_of(w, in, m, a);
   auto* bytes = w.in<uint32_t>(in.src[1]);
-  for_lanes(m, [&](int i) { mbarrier_add_tx(*w.cta->cluster, a[i], kSign * int64_t{bytes[i]}, i); });
+  for_lanes(m, [&](int i) {
+    if (w.checker) w.checker->mbarrier(w, a[i], i);
+    mbarrier_add_tx(*w.cta->cluster, a[i], kSign * int64_t{bytes[i]}, i);
+  });
   return Flow::next;
 }
 
@@ -163,7 +175,7 @@ void decode_tx(Decoder& d) {
   d.in.fn = change_tx<kSign>;
 }
 
-// u[2]: expect_tx, u[3]: drop. src[1]: transaction bytes or arrivals.
+// u[2]: expect_tx, u[3]: drop, u[4]: .relaxed. src[1]: transaction bytes or arrivals.
 Flow arrive(Warp& w, const Instr& in, Mask m) {
   uint32_t a[32];
   addresses_of(w, in, m, a);
@@ -187,6 +199,7 @@ Flow arrive(Warp& w, const Instr& in, Mask m) {
                   i};
     before.pending -= count;
     if (in.u[3]) before.expected -= std::min(count, before.expected);
+    if (w.checker) w.checker->arrive(w, w.checker->mbarrier(w, a[i], i), in.u[4]);
     store_mbarrier(c, a[i], before, i);
   });
   return Flow::next;
@@ -196,7 +209,7 @@ void decode_arrive(Decoder& d) {
   bool drop = d.root() == "mbarrier.arrive_drop";
   d.in.u[2] = d.take("expect_tx");
   d.take("noComplete");
-  take_order_modifiers(d);
+  d.in.u[4] = take_order_modifiers(d).relaxed;
   // `state, [addr] {, n}`, `_, [addr] {, n}` or `[addr] {, n}`
   size_t at = d.operand(0).kind == Kind::address ? 0 : 1;
   d.need_operands(at + (d.in.u[2] ? 2 : 1), at + 2);
@@ -223,7 +236,8 @@ constexpr WaitKind kMbarrierWait = {"mbarrier",
                                     true};
 
 // True once the phase with the given parity (u[2]) or of the given state is over. Both wait instructions may
-// answer "not yet"; here they do so only when nothing else can happen.
+// answer "not yet"; here they do so only when nothing else can happen, and in strict mode when first asked in vain.
+// u[4]: .relaxed.
 Flow test(Warp& w, const Instr& in, Mask m) {
   uint32_t a[32];
   addresses_of(w, in, m, a);
@@ -236,9 +250,17 @@ Flow test(Warp& w, const Instr& in, Mask m) {
     if (parity[i] > 1) throw Fault{"phase parity must be 0 or 1, found " + std::to_string(parity[i]), i};
     done |= static_cast<Mask>(load_mbarrier(c, a[i], i).phase != parity[i]) << i;
   });
+  if (w.checker) for_lanes(m, [&](int i) { w.checker->mbarrier(w, a[i], i); });
   if (done != m && !w.group().timed_out) {
     int lane = first_lane(m & ~done);
-    return w.wait(kMbarrierWait, a[lane], parity[lane]);
+    if (!w.checker || !w.checker->answers_not_yet(w, a[lane], parity[lane]))
+      return w.wait(kMbarrierWait, a[lane], parity[lane]);
+  }
+  if (w.checker) {
+    for_lanes(done, [&](int i) {
+      w.checker->wait(w, w.checker->mbarrier(w, a[i], i), in.u[4]);
+      w.checker->answered(w, a[i], parity[i]);
+    });
   }
   w.set_predicate(in.dst, m, done);
   return Flow::next;
@@ -246,7 +268,7 @@ Flow test(Warp& w, const Instr& in, Mask m) {
 
 void decode_test(Decoder& d) {
   d.in.u[2] = d.take("parity");
-  take_order_modifiers(d);
+  d.in.u[4] = take_order_modifiers(d).relaxed;
   d.need_operands(3, 4);
   decode_address(d, d.operand(1));
   d.type_of({Type::b64});

@@ -2,6 +2,7 @@
 #include <iterator>
 #include <mutex>
 
+#include "vsm/checker.h"
 #include "vsm/ops/address.h"
 #include "vsm/ops/common.h"
 #include "vsm/ops/families.h"
@@ -13,18 +14,25 @@ namespace {
 
 using Kind = Operand::Kind;
 
-// in.u[0] space, u[1] address register is wide, u[2] bytes of an element; imm offset; list the registers.
-void resolve(Warp& w, const Instr& in, Mask m, uint32_t bytes, bool write, uint8_t** p) {
+// in.u[0] space, u[1] address register is wide, u[2] synchronises (.relaxed and stronger); imm offset; list the
+// registers.
+void resolve(Warp& w, const Instr& in, Mask m, uint32_t bytes, Touch touch, uint8_t** p) {
   uint64_t addresses[32];
+  Space space = static_cast<Space>(in.u[0]);
   lane_addresses(w, in.src[0], in.u[1], in.imm, m, addresses);
-  lane_pointers(w, static_cast<Space>(in.u[0]), addresses, {bytes, bytes, write}, m, p);
+  lane_pointers(w, space, addresses, {bytes, bytes, touch != Touch::load, true}, m, p);
+  if (!w.checker) return;
+  auto location = [&](int i) { return reinterpret_cast<uintptr_t>(p[i]); };
+  if (in.u[2]) for_lanes(m, [&](int i) { w.checker->acquire(w, location(i)); });
+  w.checker->shared(w, in, space, addresses, bytes, m, touch);
+  if (in.u[2]) for_lanes(m, [&](int i) { w.checker->release(w, location(i)); });
 }
 
 // M: the type in memory, S: the register's slot. Signed types are extended to the register's width.
 template <class M, class S>
 Flow load(Warp& w, const Instr& in, Mask m) {
   uint8_t* p[32];
-  resolve(w, in, m, static_cast<uint32_t>(sizeof(M)) * in.list_size, false, p);
+  resolve(w, in, m, static_cast<uint32_t>(sizeof(M)) * in.list_size, Touch::load, p);
   const Ref* refs = &w.program->refs[in.list];
   for (uint32_t k = 0; k < in.list_size; ++k) {
     S* d = w.out<S>(refs[k]);
@@ -41,7 +49,7 @@ Flow load(Warp& w, const Instr& in, Mask m) {
 template <class M, class S>
 Flow store(Warp& w, const Instr& in, Mask m) {
   uint8_t* p[32];
-  resolve(w, in, m, static_cast<uint32_t>(sizeof(M)) * in.list_size, true, p);
+  resolve(w, in, m, static_cast<uint32_t>(sizeof(M)) * in.list_size, Touch::store, p);
   const Ref* refs = &w.program->refs[in.list];
   for (uint32_t k = 0; k < in.list_size; ++k) {
     const S* s = w.in<S>(refs[k]);
@@ -56,7 +64,7 @@ Flow store(Warp& w, const Instr& in, Mask m) {
 
 Flow load128(Warp& w, const Instr& in, Mask m) {
   uint8_t* p[32];
-  resolve(w, in, m, 16 * in.list_size, false, p);
+  resolve(w, in, m, 16 * in.list_size, Touch::load, p);
   const Ref* refs = &w.program->refs[in.list];
   for (uint32_t k = 0; k < in.list_size; ++k) {
     auto* d = w.out<uint64_t>(refs[k]);
@@ -70,7 +78,7 @@ Flow load128(Warp& w, const Instr& in, Mask m) {
 
 Flow store128(Warp& w, const Instr& in, Mask m) {
   uint8_t* p[32];
-  resolve(w, in, m, 16 * in.list_size, true, p);
+  resolve(w, in, m, 16 * in.list_size, Touch::store, p);
   const Ref* refs = &w.program->refs[in.list];
   for (uint32_t k = 0; k < in.list_size; ++k) {
     auto* s = w.in<uint64_t>(refs[k]);
@@ -125,11 +133,15 @@ void value_registers(Decoder& d, const Operand& values, Type t, size_t n, bool w
     d.fail("needs a vector of " + std::to_string(n) + " registers, found " + std::to_string(list->size()));
   *wide = bits_of(t) == 64;
   for (const Operand& x : *list)
-    if (x.kind == Kind::reg) *wide = d.wide(x);
+    if (x.kind == Kind::reg || x.kind == Kind::special) *wide = d.wide(x);
   for (const Operand& x : *list) {
     if (x.kind == Kind::reg && bits_of(d.register_type(x)) < bits_of(t))
       d.fail("a register is too small for ." + std::string(name_of(t)));
-    if (x.kind == Kind::reg && d.wide(x) != *wide) d.fail("registers of different widths in one vector");
+    if ((x.kind == Kind::reg || x.kind == Kind::special) &&
+        (d.wide(x) != *wide || (d.register_type(x) == Type::b128) != (t == Type::b128)))
+      d.fail("registers of different widths in one vector, or wider than their type allows");
+    if (x.kind == Kind::special && bits_of(t) > (*wide ? 64 : 32))
+      d.fail("a register is too small for ." + std::string(name_of(t)));
     if (x.kind == Kind::sink && writes) {
       refs.push_back(d.temporary(*wide ? Type::b64 : bits_of(t) == 128 ? Type::b128 : Type::b32));
     } else if (writes) {
@@ -157,7 +169,7 @@ void set_address(Decoder& d, const Operand& x, Space named) {
 
 void decode_ld(Decoder& d) {
   bool policy = take_cache_modifiers(d);
-  take_order_modifiers(d);
+  d.in.u[2] = take_order_modifiers(d).strong;
   Space space = take_space(d);
   size_t n = take_vector(d);
   Type t = d.type();
@@ -180,12 +192,13 @@ void decode_ld(Decoder& d) {
 
 void decode_st(Decoder& d) {
   bool policy = take_cache_modifiers(d);
-  take_order_modifiers(d);
+  d.in.u[2] = take_order_modifiers(d).strong;
   Space space = take_space(d);
   size_t n = take_vector(d);
   Type t = d.type();
   d.need_operands(policy ? 3 : 2);
   if (t == Type::pred) d.fail("predicates cannot be stored");
+  if (space == Space::constant) d.fail("constants cannot be stored to");
   set_address(d, d.operand(0), space);
   bool wide = false;
   value_registers(d, d.operand(1), t, n, false, &wide);
@@ -233,7 +246,7 @@ Flow atomic(Warp& w, const Instr& in, Mask m) {
   const auto& a = *static_cast<const Atomic*>(in.aux);
   uint8_t* p[32];
   uint32_t each = static_cast<uint32_t>(bytes_of(a.type));
-  resolve(w, in, m, each * a.n, true, p);
+  resolve(w, in, m, each * a.n, Touch::atomic, p);
   std::lock_guard<std::mutex> lock(atomics());
   for_lanes(m, [&](int i) {
     for (uint32_t k = 0; k < a.n; ++k) {
@@ -258,7 +271,7 @@ Flow atomic(Warp& w, const Instr& in, Mask m) {
 Flow atomic128(Warp& w, const Instr& in, Mask m) {
   const auto& a = *static_cast<const Atomic*>(in.aux);
   uint8_t* p[32];
-  resolve(w, in, m, 16, true, p);
+  resolve(w, in, m, 16, Touch::atomic, p);
   std::lock_guard<std::mutex> lock(atomics());
   for_lanes(m, [&](int i) {
     uint64_t old[2];
@@ -286,11 +299,14 @@ void decode_atomic(Decoder& d) {
       d.need_any({"and", "or", "xor", "exch", "add", "inc", "dec", "min", "max", "cas"}));
   bool policy = take_cache_modifiers(d);
   take_order_modifiers(d);
+  d.in.u[2] = true;
   d.take("noftz");
   Space space = take_space(d);
   a->n = static_cast<uint32_t>(take_vector(d));
   Type t = a->type = d.type();
-  if (!reduction_allowed(a->op, t))
+  if (!has_result && (a->op == Reduction::exch || a->op == Reduction::cas)) d.fail("red has no .exch and no .cas");
+  if (space == Space::constant || space == Space::param) d.fail("this space has no atomics");
+  if (!reduction_allowed(a->op, t) || (a->n > 1 && !is_real(t) && kind_of(t) != TypeKind::packed))
     d.fail("type ." + std::string(name_of(t)) + " is not allowed with this operation");
   a->has_result = has_result;
   a->wide = bits_of(t) == 64;

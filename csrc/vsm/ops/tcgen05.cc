@@ -3,11 +3,14 @@
 #include <stdexcept>
 
 #include "model/instruction.h"
+#include "vsm/checker.h"
 #include "vsm/mbarrier.h"
 #include "vsm/ops/address.h"
+#include "vsm/ops/async_copy.h"
 #include "vsm/ops/common.h"
 #include "vsm/ops/families.h"
 #include "vsm/ops/tmem.h"
+#include "vsm/trace.h"
 
 namespace tcgen05::vsm {
 
@@ -45,6 +48,13 @@ bool is_free(const TmemAllocator& a, uint32_t unit, uint32_t units) {
   return true;
 }
 
+// Columns of the allocation that begins at `column`.
+uint32_t count_columns(const TmemAllocator& a, uint32_t column) {
+  uint32_t n = 0;
+  for (uint16_t o : a.owner) n += o == a.owner[column / kUnit] ? kUnit : 0;
+  return n;
+}
+
 // Lowest unit where `units` fit in all CTAs; 16 if none.
 uint32_t find_units(const std::vector<Cta*>& ctas, uint32_t units) {
   for (uint32_t u = 0; u + units <= 16; ++u) {
@@ -65,7 +75,7 @@ void serve(const std::vector<Cta*>& ctas) {
   for (Cta* c : ctas) {
     TmemAllocator& a = c->allocator;
     for (uint32_t i = unit; i < unit + columns / kUnit; ++i) a.owner[i] = a.next;
-    ++a.next;
+    if (!++a.next) a.next = 1;  // 0 means free
     a.requested = 0;
     a.granted = unit * kUnit + 1;
     ++c->cluster->progress;
@@ -105,6 +115,12 @@ Flow alloc(Warp& w, const Instr& in, Mask m) {
   lane_addresses(w, in.src[0], in.u[1], in.imm, m, addresses);
   uint8_t* p = w.at(static_cast<Space>(in.u[0]), addresses[lane], 4, 4, lane, true);
   std::memcpy(p, &column, 4);
+  if (w.checker) {
+    w.checker->shared(w, in, static_cast<Space>(in.u[0]), addresses, 4, Mask{1} << lane, Touch::store);
+    w.checker->allocate(w, column, count_columns(a, column));
+  }
+  if (Trace* t = w.cta->cluster->trace.get())
+    t->note({{"columns", w.in<uint32_t>(in.src[1])[lane]}, {"column", column}});
   ++w.cta->cluster->progress;
   return Flow::next;
 }
@@ -139,7 +155,7 @@ Flow dealloc(Warp& w, const Instr& in, Mask m) {
            n = checked_columns(w.in<uint32_t>(in.src[1])[lane], lane);
   TmemAllocator& a = w.cta->allocator;
   check_pair(w, in.u[2], lane);
-  bool known = column % kUnit == 0 && column + n <= 512 && a.owner[column / kUnit];
+  bool known = column % kUnit == 0 && column <= 512 - n && a.owner[column / kUnit];
   if (known) {
     uint16_t owner = a.owner[column / kUnit];
     uint32_t units = 0;
@@ -150,7 +166,9 @@ Flow dealloc(Warp& w, const Instr& in, Mask m) {
     throw Fault{"tcgen05.dealloc of " + std::to_string(n) + " columns at " + hex(column) +
                     ", which is no allocation of this CTA",
                 lane};
+  if (w.checker) w.checker->deallocate(w, column, n, lane);
   for (uint32_t i = 0; i < n / kUnit; ++i) a.owner[column / kUnit + i] = 0;
+  if (Trace* t = w.cta->cluster->trace.get()) t->note({{"columns", n}, {"column", column}});
   ++w.cta->cluster->progress;
   return Flow::next;
 }
@@ -201,9 +219,18 @@ Flow commit(Warp& w, const Instr& in, Mask m) {
       for (uint32_t rank = 0; rank < 16; ++rank)
         if (mask >> rank & 1) targets.push_back((address & kSharedOffsetMask) | rank << kRankShift);
     }
-    for (uint32_t t : targets) load_mbarrier(c, t, lane);  // must be there now
-    c.start(tensor_queue(w.cta->rank), [&c, targets] {
-      for (uint32_t t : targets) mbarrier_arrive(c, t, 1, -1);
+    Knowledge brings;
+    if (w.checker) brings = w.checker->commit(w, lane);
+    for (uint32_t t : targets) {
+      load_mbarrier(c, t, lane);  // must be there now
+      if (w.checker) w.checker->mbarrier(w, t, lane);
+    }
+    if (c.trace) c.trace->note({{"mbarrier", address & kSharedOffsetMask}, {"CTAs", targets.size()}});
+    start_async(w, in, lane, tensor_queue(w.cta->rank), [&c, targets, brings = std::move(brings)] {
+      for (uint32_t t : targets) {
+        if (c.checker) c.checker->mbarrier_arrive(t, brings);
+        mbarrier_arrive(c, t, 1, -1);
+      }
     });
   });
   return Flow::next;
@@ -240,6 +267,16 @@ model::CtaMemory memory_of(Cta& c) {
   return {c.shared.data(), static_cast<uint32_t>(c.shared.size()), c.tmem_data()};
 }
 
+// K steps are 32 bytes long, whatever the elements; with the 16-byte containers of fp6 and fp4, too.
+void count_mma(Cluster& c, const model::Mma& x, uint64_t rows, uint64_t columns, uint64_t k) {
+  constexpr uint64_t kStep = 32;
+  c.macs += rows * columns * k;
+  c.traffic.count(x.a_in_tmem ? Traffic::tensor : Traffic::shared, false, rows * kStep);
+  c.traffic.count(Traffic::shared, false, columns * kStep);
+  if (x.enable_input_d) c.traffic.count(Traffic::tensor, false, rows * columns * 4);
+  c.traffic.count(Traffic::tensor, true, rows * columns * 4);
+}
+
 Flow mma(Warp& w, const Instr& in, Mask m) {
   const auto& f = *static_cast<const MmaForm*>(in.aux);
   for_lanes(m, [&](int lane) {
@@ -265,9 +302,12 @@ Flow mma(Warp& w, const Instr& in, Mask m) {
     } catch (const std::invalid_argument& e) {
       throw Fault{e.what(), lane};
     }
+    if (w.checker) w.checker->mma(w, lane, x, ctas, memories->data());
     bool scaled = x.opcode.block_scaled();
     uint64_t rows = scaled ? (x.idesc >> 27 & 3) * 128 : (x.idesc >> 24 & 31) * 16;
-    w.cta->cluster->macs += rows * ((x.idesc >> 17 & 63) * 8) * static_cast<uint64_t>(f.k);
+    count_mma(*w.cta->cluster, x, rows, (x.idesc >> 17 & 63) * 8, static_cast<uint64_t>(f.k));
+    if (Trace* t = w.cta->cluster->trace.get())
+      t->note({{"d", x.d}, {"a", x.a}, {"b", x.b}, {"idesc", x.idesc}, {"accumulate", x.enable_input_d}});
     w.cta->cluster->start(tensor_queue(w.cta->rank), [x, memories] { model::execute(x, memories->data()); });
   });
   return Flow::next;
@@ -331,11 +371,20 @@ void decode_mma(Decoder& d) {
   d.in.fn = mma;
 }
 
-Flow nothing(Warp&, const Instr&, Mask) { return Flow::next; }
+Flow fence_before(Warp& w, const Instr&, Mask) {
+  if (w.checker) w.checker->before_thread_sync(w);
+  return Flow::next;
+}
 
+Flow fence_after(Warp& w, const Instr&, Mask) {
+  if (w.checker) w.checker->after_thread_sync(w);
+  return Flow::next;
+}
+
+template <Handler kHandler>
 void decode_fence(Decoder& d) {
   d.need_operands(0);
-  d.in.fn = nothing;
+  d.in.fn = kHandler;
 }
 
 constexpr Entry kEntries[] = {
@@ -343,8 +392,8 @@ constexpr Entry kEntries[] = {
     {"tcgen05.dealloc", decode_dealloc, ".cta_group::1 ::2"},
     {"tcgen05.relinquish_alloc_permit", decode_relinquish, ".cta_group::1 ::2"},
     {"tcgen05.commit", decode_commit, "{.multicast::cluster}"},
-    {"tcgen05.fence::before_thread_sync", decode_fence, ""},
-    {"tcgen05.fence::after_thread_sync", decode_fence, ""},
+    {"tcgen05.fence::before_thread_sync", decode_fence<fence_before>, ""},
+    {"tcgen05.fence::after_thread_sync", decode_fence<fence_after>, ""},
     {"tcgen05.mma", decode_mma, "dense, .ws, .block_scale; all kinds"},
     {"tcgen05.mma.sp", refused, "sparse operands"},
     {"tcgen05.mma.ws.sp", refused, "sparse operands"},

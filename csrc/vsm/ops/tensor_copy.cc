@@ -2,6 +2,7 @@
 #include <iterator>
 #include <stdexcept>
 
+#include "vsm/checker.h"
 #include "vsm/mbarrier.h"
 #include "vsm/ops/address.h"
 #include "vsm/ops/async_copy.h"
@@ -90,10 +91,20 @@ void load(Warp& w, const Instr& in, const TensorCopy& f, int lane) {
   }
   for (uint32_t t : targets) check_shared(w, t, box->shared_bytes(), kSharedAlign, "destination", lane);
   for (uint32_t b : barriers) load_mbarrier(c, b, lane);
-  start_copy(w, in, lane, [&w, &c, box, targets = std::move(targets), barriers = std::move(barriers), lane] {
-    load_box(w, *box, targets, lane);
-    for (uint32_t b : barriers) mbarrier_add_tx(c, b, -int64_t{box->bytes()}, -1);
-  });
+  note_copy(c, Traffic::global, Traffic::shared, box->bytes(), targets.size(), to, barrier);
+  std::vector<uint32_t> numbers;
+  if (w.checker)
+    for (size_t i = 0; i < targets.size(); ++i)
+      numbers.push_back(w.checker->copy_into(w, targets[i], box->shared_bytes(), barriers[i], lane));
+  start_copy(w, in, lane,
+             [&w, &c, box, targets = std::move(targets), barriers = std::move(barriers),
+              numbers = std::move(numbers), lane] {
+               load_box(w, *box, targets, lane);
+               for (size_t i = 0; i < barriers.size(); ++i) {
+                 if (c.checker) c.checker->copied(barriers[i], numbers[i]);
+                 mbarrier_add_tx(c, barriers[i], -int64_t{box->bytes()}, -1);
+               }
+             });
 }
 
 // The type that a reduction computes with.
@@ -106,25 +117,16 @@ Type reduction_type(const TensorCopy& f, const TensorMap& m, int lane) {
   return t;
 }
 
-void reduce_row(Reduction op, Type t, uint8_t* to, const uint8_t* from, uint32_t bytes) {
-  size_t each = static_cast<size_t>(bytes_of(t));
-  for (size_t at = 0; at < bytes; at += each) {
-    uint64_t old = 0, value = 0;
-    std::memcpy(&old, to + at, each);
-    std::memcpy(&value, from + at, each);
-    old = reduce(op, t, old, value, 0);
-    std::memcpy(to + at, &old, each);
-  }
-}
-
 void store(Warp& w, const Instr& in, const TensorCopy& f, int lane) {
   Cluster& c = *w.cta->cluster;
   auto box = std::make_shared<Box>(box_of(w, f, lane));
   Type type = f.reduces ? reduction_type(f, box->map, lane) : Type::none;
   uint32_t from = shared_address_of(w, f.shared, "source", lane);
   check_shared(w, from, box->shared_bytes(), kSharedAlign, "source", lane);
+  note_copy(c, Traffic::shared, Traffic::global, box->bytes(), 1, from, 0);
   CopyGroups& group = copies_of(w).bulk[static_cast<size_t>(lane)];
   ++group.issued;
+  if (w.checker) w.checker->group_read(w, from, box->shared_bytes(), lane);
   auto data = std::make_shared<std::vector<uint8_t>>();
   start_copy(w, in, lane, [&c, &group, box, data, from] {
     data->resize(box->bytes());
@@ -142,7 +144,7 @@ void store(Warp& w, const Instr& in, const TensorCopy& f, int lane) {
       if (!p) continue;
       const uint8_t* row = data->data() + i * b.row_bytes + b.first;
       if (f.reduces) {
-        reduce_row(f.op, type, p, row, b.end - b.first);
+        reduce_cells(f.op, type, p, row, b.end - b.first);
       } else {
         std::memcpy(p, row, b.end - b.first);
       }
@@ -168,7 +170,7 @@ void take_mode(Decoder& d, TensorCopy& f, bool prefetch) {
                                        BoxMode::im2col,     BoxMode::im2col,  BoxMode::im2col_w,
                                        BoxMode::im2col_w128};
   if (mode >= 0) f.mode = kModes[mode];
-  bool only_load = mode == 1 || mode == 3 || mode == 6, only_store = mode == 2 || mode == 4;
+  bool only_load = mode == 1 || mode == 3 || mode >= 5, only_store = mode == 2 || mode == 4;
   if (only_load && f.store && !prefetch) d.fail("this mode is for loads");
   if (only_store && !f.store) d.fail("this mode is for stores");
   if (f.reduces && mode == 2) d.fail("reductions have no .tile::scatter4");
@@ -219,8 +221,7 @@ void decode_load(Decoder& d, std::shared_ptr<TensorCopy> f, const std::string& t
 
 void decode_store(Decoder& d, std::shared_ptr<TensorCopy> f) {
   d.need("bulk_group");
-  if (f->reduces)
-    f->op = static_cast<Reduction>(d.need_any({"and", "or", "xor", "\1", "add", "inc", "dec", "min", "max"}));
+  if (f->reduces) f->op = take_reduction(d);
   bool policy = take_cache_modifiers(d);
   take_mode(d, *f, false);
   d.need_operands(policy ? 3 : 2);

@@ -1,6 +1,7 @@
 // Tensor maps edited by kernels (PTX ISA 9.7.9.28, 9.7.13.15): tensormap.replace, tensormap.cp_fenceproxy.
 #include <iterator>
 
+#include "vsm/checker.h"
 #include "vsm/ops/address.h"
 #include "vsm/ops/async_copy.h"
 #include "vsm/ops/common.h"
@@ -88,6 +89,8 @@ Flow replace(Warp& w, const Instr& in, Mask mask) {
                   lane};
     set_field(m, f, v);
     std::memcpy(p, &m, sizeof m);
+    if (w.checker)
+      w.checker->touch(w, f.map.space, address_of(w, f.map, lane), sizeof(TensorMap), lane, Touch::store);
   });
   ++w.cta->cluster->progress;
   return Flow::next;
@@ -130,6 +133,8 @@ Flow copy_fence(Warp& w, const Instr& in, Mask m) {
   const uint8_t* from = w.at(f.from.space, address_of(w, f.from, lane), sizeof(TensorMap), 128, lane, false);
   std::memcpy(w.at(f.to.space, address_of(w, f.to, lane), sizeof(TensorMap), 128, lane, true), from,
               sizeof(TensorMap));
+  if (w.checker)
+    w.checker->touch(w, f.from.space, address_of(w, f.from, lane), sizeof(TensorMap), lane, Touch::load);
   ++w.cta->cluster->progress;
   return Flow::next;
 }

@@ -6,8 +6,10 @@
 #include <stdexcept>
 
 #include "model/descriptors.h"
+#include "vsm/checker.h"
 #include "vsm/ops/common.h"
 #include "vsm/ops/families.h"
+#include "vsm/trace.h"
 
 namespace tcgen05::vsm {
 namespace {
@@ -56,7 +58,7 @@ struct Transfer {
 
 // Calls f(register slot, thread, cell pointer) for every register of every thread; checks the address.
 template <class F>
-void for_cells(Warp& w, const Instr& in, const Transfer& t, F&& f) {
+void for_cells(Warp& w, const Instr& in, const Transfer& t, bool write, F&& f) {
   uint32_t address = w.in<uint32_t>(in.src[0])[first_lane(w.alive)] + static_cast<uint32_t>(in.imm);
   for_lanes(w.alive, [&](int i) {
     if (w.in<uint32_t>(in.src[0])[i] + static_cast<uint32_t>(in.imm) != address)
@@ -65,6 +67,8 @@ void for_cells(Warp& w, const Instr& in, const Transfer& t, F&& f) {
   int base_lane = static_cast<int>(address >> 16 & 31), column = static_cast<int>(address & 0xffff);
   int quarter = 32 * static_cast<int>(w.index % 4);
   uint32_t* tmem = w.cta->tmem_data();
+  w.cta->cluster->traffic.count(Traffic::tensor, write, uint64_t{4} * 32 * in.list_size);
+  if (Trace* trace = w.cta->cluster->trace.get()) trace->note({{"address", address}, {"quarter", w.index % 4}});
   const Ref* refs = &w.program->refs[in.list];
   int n = static_cast<int>(in.list_size), scale = t.packed ? 2 : 1;
   for (int r = 0; r < n; ++r) {
@@ -80,6 +84,20 @@ void for_cells(Warp& w, const Instr& in, const Transfer& t, F&& f) {
       f(refs[r], lane, tmem + (quarter + tl) * 512 + tc);
     }
   }
+}
+
+// Strict mode: cells from `p` on. False if one was never written.
+bool check_read(Warp& w, const AsyncAccess& a, const uint32_t* p, int cells, int lane) {
+  int at = static_cast<int>(p - w.cta->tmem_data());
+  bool written = true;
+  for (int i = 0; i < cells; ++i)
+    written = w.checker->tensor_read(w, a, *w.cta, at / 512, at % 512 + i, lane) && written;
+  return written;
+}
+
+void check_write(Warp& w, const AsyncAccess& a, const uint32_t* p, int cells, int lane) {
+  int at = static_cast<int>(p - w.cta->tmem_data());
+  for (int i = 0; i < cells; ++i) w.checker->tensor_write(w, a, *w.cta, at / 512, at % 512 + i, lane);
 }
 
 uint32_t reduce(const Transfer& t, uint32_t a, uint32_t b) {
@@ -101,10 +119,16 @@ Flow ld(Warp& w, const Instr& in, Mask m) {
   const auto& t = *static_cast<const Transfer*>(in.aux);
   bool first[32];
   std::fill(first, first + 32, true);
-  for_cells(w, in, t, [&](Ref r, int lane, const uint32_t* p) {
+  AsyncAccess access{};
+  if (w.checker) access = w.checker->tensor_load(w);
+  for_cells(w, in, t, false, [&](Ref r, int lane, const uint32_t* p) {
     if (!(m >> lane & 1)) return;
     uint32_t v = t.packed ? (p[0] & 0xffff) | p[1] << 16 : *p;
     w.out<uint32_t>(r)[lane] = v;
+    if (w.checker && !check_read(w, access, p, t.packed ? 2 : 1, lane)) {
+      w.checker->undefine(r, lane);
+      if (t.reduced != kNoRef) w.checker->undefine(t.reduced, lane);
+    }
     if (t.reduced == kNoRef) return;
     uint32_t& acc = w.out<uint32_t>(t.reduced)[lane];
     uint32_t start = t.type == Type::f32 && t.abs ? v & 0x7fffffff : v;
@@ -116,9 +140,12 @@ Flow ld(Warp& w, const Instr& in, Mask m) {
 
 Flow st(Warp& w, const Instr& in, Mask m) {
   const auto& t = *static_cast<const Transfer*>(in.aux);
-  for_cells(w, in, t, [&](Ref r, int lane, uint32_t* p) {
+  AsyncAccess access{};
+  if (w.checker) access = w.checker->tensor_store(w);
+  for_cells(w, in, t, true, [&](Ref r, int lane, uint32_t* p) {
     if (!(m >> lane & 1)) return;
     uint32_t v = w.in<uint32_t>(r)[lane];
+    if (w.checker) check_write(w, access, p, t.packed ? 2 : 1, lane);
     if (t.packed) {
       p[0] = (p[0] & 0xffff0000) | (v & 0xffff);
       p[1] = (p[1] & 0xffff0000) | v >> 16;
@@ -155,8 +182,9 @@ void decode_transfer(Decoder& d, Transfer& t, bool writes_registers, size_t vect
 
 void half_offset(Decoder& d, Transfer& t, size_t at) {
   if (t.shape != Shape::s16x32bx2) return;
-  t.half_offset =
-      static_cast<int>(static_cast<int64_t>(d.constant(d.operand(at), "the half offset of .16x32bx2")));
+  uint64_t offset = d.constant(d.operand(at), "the half offset of .16x32bx2");
+  if (offset > 511) d.fail("the half offset is " + std::to_string(offset) + ", allowed: 0 to 511");
+  t.half_offset = static_cast<int>(offset);
 }
 
 void decode_ld(Decoder& d) {
@@ -200,14 +228,23 @@ void decode_st(Decoder& d) {
   d.in.fn = st;
 }
 
-Flow nothing(Warp&, const Instr&, Mask) { return Flow::next; }
+Flow wait_loads(Warp& w, const Instr&, Mask) {
+  if (w.checker) w.checker->wait_loads(w);
+  return Flow::next;
+}
 
+Flow wait_stores(Warp& w, const Instr&, Mask) {
+  if (w.checker) w.checker->wait_stores(w);
+  return Flow::next;
+}
+
+template <Handler kHandler>
 void decode_wait(Decoder& d) {
   d.need("sync");
   d.need("aligned");
   d.in.aligned = true;
   d.need_operands(0);
-  d.in.fn = nothing;
+  d.in.fn = kHandler;
 }
 
 // ---- cp ----
@@ -274,6 +311,22 @@ void copy(Cta& cta, const Copy& c, const model::SharedDescriptor& s, int base_la
   }
 }
 
+// Strict mode: what the copy reads and writes. Compressed elements fill 12 or 8 of their 16 bytes.
+void check_copy(Warp& w, const Copy& c, const model::SharedDescriptor& s, const std::vector<Cta*>& ctas,
+                int base_lane, int column, int lane) {
+  AsyncAccess a = w.checker->tensor_copy(w, lane);
+  uint32_t bytes = c.unpack == Unpack::fp6 ? 12 : c.unpack == Unpack::fp4 ? 8 : 16;
+  for (Cta* cta : ctas)
+    for (int row = 0; row < c.rows; ++row)
+      for (int chunk = 0; chunk < c.chunks; ++chunk) {
+        w.checker->shared_async(w, cta->rank << kRankShift | chunk_address(s, row, chunk), bytes, lane, a);
+        for (int to : lanes_of(c, row))
+          for (int i = 0; i < 4; ++i)
+            w.checker->tensor_write(w, a, *cta, to + base_lane, column + 4 * chunk + i, lane);
+      }
+  w.checker->issued(w, a);
+}
+
 Flow cp(Warp& w, const Instr& in, Mask m) {
   const auto& c = *static_cast<const Copy*>(in.aux);
   for_lanes(m, [&](int i) {
@@ -303,6 +356,13 @@ Flow cp(Warp& w, const Instr& in, Mask m) {
             throw Fault{
                 "source descriptor reaches shared address " + hex(a) + ", outside the CTA's shared memory",
                 i};
+    Traffic& traffic = w.cta->cluster->traffic;
+    uint64_t bytes = uint64_t{16} * static_cast<uint64_t>(c.rows * c.chunks) * ctas.size();
+    traffic.count(Traffic::shared, false, bytes);
+    traffic.count(Traffic::tensor, true, bytes * lanes_of(c, 0).size());
+    if (Trace* t = w.cta->cluster->trace.get())
+      t->note({{"to", address}, {"from", s.start}, {"bytes", bytes}});
+    if (w.checker) check_copy(w, c, s, ctas, lane, column, i);
     w.cta->cluster->start(tensor_queue(w.cta->rank), [ctas, &c, s, lane, column] {
       for (Cta* cta : ctas) copy(*cta, c, s, lane, column);
     });
@@ -343,8 +403,8 @@ constexpr Entry kEntries[] = {
     {"tcgen05.ld", decode_ld, "all shapes, {.pack::16b}"},
     {"tcgen05.ld.red", decode_ld_red, ".min .max {.abs} {.NaN} .f32 .u32 .s32"},
     {"tcgen05.st", decode_st, "all shapes, {.unpack::16b}"},
-    {"tcgen05.wait::ld", decode_wait, ""},
-    {"tcgen05.wait::st", decode_wait, ""},
+    {"tcgen05.wait::ld", decode_wait<wait_loads>, ""},
+    {"tcgen05.wait::st", decode_wait<wait_stores>, ""},
     {"tcgen05.cp", decode_cp, "all shapes, multicasts and decompressions"},
 };
 

@@ -1,24 +1,17 @@
-"""The virtual SM: runs PTX for NVIDIA Blackwell on the CPU, `tcgen05` instructions with the chip's bits.
-
-    module = vsm.Module(Path("kernel.ptx").read_text())
-    result = module.launch("kernel", grid=1, block=128, args=(a, b, out))
-
-Arrays are NumPy arrays, updated in place. What is executed and how it is scheduled: docs/vsm.md.
-"""
+"""Modules and their launches: arguments to parameter bytes and device addresses."""
 
 from __future__ import annotations
 
-import json
 import os
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
-from pathlib import Path
 from typing import Any
 
-import ml_dtypes
 import numpy as np
 
-from ._core import vsm as _vsm
+from .._core import vsm as _vsm
+from .result import Instruction, Result, Watched, array_key
+from .trace import Trace
 
 #: PTX text that cannot be loaded: the message names line, opcode and text. A ValueError.
 LoadError = _vsm.LoadError
@@ -27,8 +20,8 @@ ExecutionError = _vsm.ExecutionError
 
 SCHEDULES = ("fair", "late", "eager")
 CHECKS = ("normal", "strict")
-#: Kernel parameters, at most (PTX ISA 4.1).
-PARAMETER_LIMIT = 32764
+#: Events of a trace, at most, unless the caller says otherwise.
+TRACE_LIMIT = 1_000_000
 
 Dimensions = int | Sequence[int]
 
@@ -97,21 +90,6 @@ class Parameter:
     align: int
 
 
-@dataclass(frozen=True)
-class Result:
-    """What a launch did."""
-
-    #: Thread instructions per opcode, as written with all modifiers.
-    opcodes: dict[str, int]
-    #: Warp instructions and thread instructions.
-    instructions: int
-    thread_instructions: int
-    #: Multiply-accumulates of the tcgen05.mma instructions.
-    macs: int
-    #: Asynchronous works (copies, mma, commits) that took effect.
-    asynchronous: int
-
-
 def _dimensions(value: Dimensions, what: str) -> tuple[int, int, int]:
     values = (value,) if isinstance(value, (int, np.integer)) else tuple(value)
     if not 1 <= len(values) <= 3 or any(int(v) < 1 or int(v) >= 1 << 31 for v in values):
@@ -126,6 +104,7 @@ class _Addresses:
     def __init__(self) -> None:
         self.memory = _vsm.Memory()
         self._known: dict[tuple[int, int], int] = {}
+        self.watched: dict[tuple[int, int], int] = {}
 
     def of(self, array: np.ndarray, name: str) -> int:
         if not isinstance(array, np.ndarray):
@@ -134,12 +113,20 @@ class _Addresses:
             raise ValueError(
                 f"argument {name}: the array must be C-contiguous, its strides are {array.strides}"
             )
-        key = (array.__array_interface__["data"][0], array.nbytes)
+        key = array_key(array)
         if key not in self._known:
             # Bytes, because the buffer protocol does not know the ml_dtypes.
             flat = array.reshape(-1).view(np.uint8) if array.size else np.empty(0, np.uint8)
             self._known[key] = self.memory.add(flat, bool(array.flags.writeable), name)
         return self._known[key]
+
+    def watch(self, array: np.ndarray) -> None:
+        """Records who writes the array, which must be an argument."""
+        key = array_key(array) if isinstance(array, np.ndarray) else None
+        if key is None or key not in self._known:
+            raise ValueError("watch must hold arrays that are among the arguments")
+        self.watched[key] = self._known[key]
+        self.memory.watch(self._known[key])
 
 
 def _struct_bytes(value: Struct, addresses: _Addresses, name: str) -> bytes:
@@ -228,6 +215,9 @@ class Module:
         schedule: str = "fair",
         step_limit: int = 1 << 32,
         threads: int | None = None,
+        trace: bool | int = False,
+        watch: Sequence[np.ndarray] = (),
+        progress: Callable[[int, int, int], object] | None = None,
     ) -> Result:
         """Runs a kernel to its end. `grid` counts CTAs, `block` threads, `cluster` CTAs, each (x, y, z) or shorter.
 
@@ -235,7 +225,12 @@ class Module:
         bytes, a `TensorMap` or a `Struct`. `check="strict"` reports what hardware would not. `schedule`: when
         asynchronous work takes effect: "fair" after a while, "late" as late as possible, "eager" at issue.
         `step_limit` in warp instructions. `threads`: of the host, for clusters side by side; default: all cores.
-        Raises `ExecutionError` for everything the kernel does wrong, deadlocks included.
+        `trace`: record events of tensor memory, barriers and asynchronous copies into `Result.trace`, at most a
+        million or the number given. `watch`: arrays of `args` for which `Result.first_difference` will name the
+        instruction that wrote an element (on one host thread). `progress` is called now and then with the number of
+        finished clusters, of clusters, and of warp instructions so far.
+        Raises `ExecutionError` for everything the kernel does wrong, deadlocks included; its attribute `trace` is
+        the trace up to there.
         """
         for what, choice, allowed in (("check", check, CHECKS), ("schedule", schedule, SCHEDULES)):
             if choice not in allowed:
@@ -251,7 +246,13 @@ class Module:
             data[parameter.offset : parameter.offset + parameter.size] = _argument_bytes(
                 value, parameter, addresses
             )
-        result = self._module.launch(
+        for array in watch:
+            addresses.watch(array)
+        instructions = (
+            [Instruction(*row) for row in self._module.instructions(name)] if trace or watch else []
+        )
+        sink = _vsm.TraceSink(TRACE_LIMIT if trace is True else int(trace)) if trace else None
+        arguments = (
             name,
             _dimensions(grid, "grid"),
             _dimensions(block, "block"),
@@ -263,132 +264,21 @@ class Module:
             check == "strict",
             int(step_limit),
             threads or os.cpu_count() or 1,
+            sink,
+            progress,
         )
-        return Result(**result)
+        try:
+            counts = self._module.launch(*arguments)
+        except ExecutionError as error:
+            error.trace = Trace.of(sink, instructions) if sink else None
+            raise
+        return Result(
+            **counts,
+            trace=Trace.of(sink, instructions) if sink else None,
+            watched=Watched(addresses.memory, addresses.watched, instructions) if watch else None,
+        )
 
 
 def instruction_table() -> list[tuple[str, str, bool, str]]:
     """(family, opcode, executed, forms or the reason for refusing) of every instruction that is known."""
     return list(_vsm.instruction_table())
-
-
-#: Spellings of dtypes in launch descriptions that NumPy does not know.
-_DTYPES: dict[str, Any] = {
-    "fp16": np.float16,
-    "fp32": np.float32,
-    "bf16": ml_dtypes.bfloat16,
-    "fp8e4nv": ml_dtypes.float8_e4m3fn,
-    "fp8e5": ml_dtypes.float8_e5m2,
-}
-
-
-def _dtype(name: str) -> np.dtype:
-    return np.dtype(_DTYPES.get(name) or getattr(ml_dtypes, name, name))
-
-
-@dataclass(frozen=True)
-class Case:
-    """A launch description ``case.launch.json`` beside its PTX: kernel, sizes, buffers and parameters."""
-
-    path: Path
-    description: dict[str, Any]
-
-    @classmethod
-    def load(cls, path: str | Path) -> Case:
-        """Reads a launch description; ValueError when it is none."""
-        path = Path(path)
-        description = json.loads(path.read_text())
-        missing = {"ptx", "entry", "grid", "block", "buffers", "params"} - set(description)
-        if missing:
-            raise ValueError(f"{path.name} is no launch description: it lacks {', '.join(sorted(missing))}")
-        return cls(path, description)
-
-    def text(self) -> str:
-        """The PTX text; a compressed file ``<ptx>.gz`` will do."""
-        path = self.path.parent / self.description["ptx"]
-        if not path.exists() and path.with_name(path.name + ".gz").exists():
-            import gzip
-
-            return gzip.decompress(path.with_name(path.name + ".gz").read_bytes()).decode()
-        return path.read_text()
-
-    def zeros(self) -> dict[str, np.ndarray]:
-        """Buffers of the described dtypes and shapes, all zero. FP4 buffers are bytes of two codes each."""
-        out = {}
-        for name, buffer in self.description["buffers"].items():
-            shape = tuple(buffer.get("shape", (buffer.get("bytes", 0),)))
-            dtype = buffer.get("dtype", "uint8")
-            if dtype == "float4_e2m1fn":
-                shape, dtype = (*shape[:-1], shape[-1] // 2), "uint8"
-            out[name] = np.zeros(shape, _dtype(dtype))
-        return out
-
-    def launch(
-        self, buffers: Mapping[str, np.ndarray], module: Module | None = None, **options: Any
-    ) -> Result:
-        """Runs the kernel on `buffers` (in place); `options` as for `Module.launch`."""
-        d = self.description
-        maps = [self._tensormap(t, buffers) for t in d.get("tensormaps", ())]
-        module = module or Module(self.text())
-        args = [self._argument(p, buffers, maps) for p in d["params"]]
-        parameters = module.parameters(d["entry"])
-        if any("kind" not in p for p in d["params"]):
-            args = self._by_offset(parameters, d["params"], args)
-        return module.launch(
-            d["entry"],
-            grid=d["grid"],
-            block=d["block"],
-            cluster=d.get("cluster", 1),
-            shared_bytes=d.get("dyn_smem", 0),
-            args=args[: len(parameters)],
-            **options,
-        )
-
-    @staticmethod
-    def _tensormap(t: Mapping[str, Any], buffers: Mapping[str, np.ndarray]) -> TensorMap:
-        im2col = None
-        if t.get("kind") == "im2col":
-            im2col = (tuple(t["lower"]), tuple(t["upper"]), t["channels"], t["pixels"])
-        return TensorMap(
-            array=buffers[t["buffer"]],
-            dtype=t["dtype"],
-            gdim=tuple(t["gdim"]),
-            gstride_bytes=tuple(t["gstride_bytes"]),
-            box=tuple(t.get("box", ())),
-            estride=tuple(t.get("estride", ())),
-            interleave=t.get("interleave", 0),
-            swizzle=t.get("swizzle", 0),
-            oob=t.get("oob", 0),
-            offset=t.get("offset", 0),
-            im2col=im2col,
-        )
-
-    @staticmethod
-    def _argument(
-        p: Mapping[str, Any], buffers: Mapping[str, np.ndarray], maps: Sequence[TensorMap]
-    ) -> Argument:
-        kind = p.get("kind", "raw")
-        if kind == "ptr":
-            array = buffers[p["buffer"]] if p.get("buffer") is not None else None
-            return bytes(8) if array is None else Struct(bytes(8), {0: (array, p.get("addend", 0))})
-        if kind == "tensormap":
-            return maps[p["tensormap"]]
-        if kind in ("i32", "i64"):
-            return int(p["value"]).to_bytes(p["size"], "little", signed=int(p["value"]) < 0)
-        if kind == "f32":
-            return np.float32(p["value"]).tobytes()
-        if kind != "raw":
-            raise ValueError(f"unknown kind of parameter: {kind!r}")
-        return Struct(
-            bytes.fromhex(p["hex"]).ljust(p["size"], b"\0"),
-            {r["at"]: (buffers[r["buffer"]], r.get("addend", 0)) for r in p.get("reloc", ())},
-            {r["at"]: maps[r["tensormap"]] for r in p.get("tmap", ())},
-        )
-
-    @staticmethod
-    def _by_offset(
-        parameters: Sequence[Parameter], given: Sequence[Mapping[str, Any]], args: Sequence[Argument]
-    ) -> list[Argument]:
-        """Recorded parameters, matched by their offsets; what the record leaves out is zero."""
-        by_offset = {p["off"]: a for p, a in zip(given, args, strict=True)}
-        return [by_offset.get(p.offset, bytes(p.size)) for p in parameters]
