@@ -209,7 +209,8 @@ void execute(const Mma& mma, CtaMemory* ctas) {
   Issue issue;
   prepare(mma, ctas, issue);
   const Form& form = issue.form;
-  const auto scratch = std::make_unique<Scratch>();
+  // A few hundred KiB, kept from issue to issue.
+  static thread_local const std::unique_ptr<Scratch> scratch(new Scratch);
   // The even CTA supplies rows 0 .. N/2-1 of B, the odd one the rest; both CTAs use all of B.
   for (int cta = 0; cta < form.cta_group; ++cta) {
     gather(form.b, form.b_rows(), issue.b_chunks, ctas[cta].shared, scratch->b.raw() + cta * form.b_rows());

@@ -42,6 +42,44 @@ struct Locate {
   }
 };
 
+// Entries of the innermost axis that stay together wherever the axis begins.
+struct Segment {
+  uint32_t entry, count;
+  Offset start;
+};
+
+// The elements that a swizzle and a padded container leave together: neighbours up to a multiple of this
+// power of two.
+int64_t granule(const Placement& place) {
+  if (place.storage == Storage::tmem) return int64_t{1} << 40;
+  int64_t bits = place.swizzle_mask;
+  if (place.swizzle_shift < 0) bits |= bits << -place.swizzle_shift;
+  if (place.packing != Packing::plain) bits |= 16;
+  return bits == 0 ? int64_t{1} << 40 : bits & -bits;
+}
+
+// Splits the axis into segments whose elements lie `step` apart (in `first` of shared memory, `second` of
+// TMEM) and within one granule.
+std::vector<Segment> segments_of(const std::vector<Offset>& axis, bool tmem, int64_t step, int64_t granule) {
+  std::vector<Segment> segments;
+  for (uint32_t entry = 0; entry < axis.size(); ++entry) {
+    const Offset& at = axis[entry];
+    if (!segments.empty()) {
+      Segment& last = segments.back();
+      const int64_t moved = int64_t{last.count} * step;
+      const int64_t first = last.start.first + (tmem ? 0 : moved),
+                    second = last.start.second + (tmem ? moved : 0);
+      const bool together = tmem || ((first ^ last.start.first) & -granule) == 0;
+      if (at.first == first && at.second == second && together) {
+        ++last.count;
+        continue;
+      }
+    }
+    segments.push_back({entry, 1, at});
+  }
+  return segments;
+}
+
 void insert(uint8_t* memory, uint32_t bit, uint32_t width, uint32_t code) {
   uint8_t* at = memory + bit / 8;
   const uint32_t shift = bit % 8, mask = ((1u << width) - 1) << shift;
@@ -63,16 +101,18 @@ StagingTable::StagingTable(const Placement& place) : item_bytes_(static_cast<uin
   if (tables.empty()) tables.push_back({Offset{}});
   const std::vector<Offset> inner = tables.back();
   tables.pop_back();
-  int64_t copies = 1, outer = 1;
+  int64_t copies = 1, outer = 1, step = 1;
   for (const Digit& digit : place.replicas) copies *= digit.extent;
   for (const auto& table : tables) outer *= static_cast<int64_t>(table.size());
   if (tmem && inner.size() > 1 && inner[1].second > 0) {
-    step_ = static_cast<uint32_t>(inner[1].second * place.bits);
+    step = inner[1].second;
+    step_ = static_cast<uint32_t>(step * place.bits);
   }
+  const int64_t unit = granule(place);
+  const std::vector<Segment> segments = segments_of(inner, tmem, step, unit);
+  const std::vector<Segment> singles = segments_of(inner, tmem, step, 1);
   const Locate locate{place};
-  const std::vector<Offset> copy_offsets = offsets_of(place.replicas, copies);
-  for (const Offset& copy : copy_offsets) {
-    uint32_t entry = 0;
+  for (const Offset& copy : offsets_of(place.replicas, copies)) {
     for (int64_t coordinate = 0; coordinate < outer; ++coordinate) {
       int64_t first = place.origin_first + copy.first, second = place.origin_second + copy.second;
       int64_t rest = coordinate;
@@ -82,20 +122,23 @@ StagingTable::StagingTable(const Placement& place) : item_bytes_(static_cast<uin
         second += (*table)[static_cast<size_t>(rest % size)].second;
         rest /= size;
       }
-      for (const Offset& own : inner) append(entry++, locate(first + own.first, second + own.second));
+      const uint32_t entry = static_cast<uint32_t>(coordinate) * static_cast<uint32_t>(inner.size());
+      for (const Segment& own : (first & (unit - 1)) == 0 ? segments : singles) {
+        append(entry + own.entry, own.count, locate(first + own.start.first, second + own.start.second));
+      }
     }
   }
 }
 
-void StagingTable::append(uint32_t entry, uint32_t bit) {
+void StagingTable::append(uint32_t entry, uint32_t count, uint32_t bit) {
   if (!runs_.empty()) {
     Run& last = runs_.back();
     if (last.entry + last.count == entry && last.bit + last.count * step_ == bit) {
-      ++last.count;
+      last.count += count;
       return;
     }
   }
-  runs_.push_back({entry, 1, bit});
+  runs_.push_back({entry, count, bit});
 }
 
 void StagingTable::store(const uint8_t* array, uint8_t* memory) const {

@@ -22,7 +22,7 @@ class StagingTable {
   struct Run {
     uint32_t entry, count, bit;
   };
-  void append(uint32_t entry, uint32_t bit);
+  void append(uint32_t entry, uint32_t count, uint32_t bit);
 
   uint32_t width_ = 8, step_ = 8, item_bytes_ = 1;
   std::vector<Run> runs_;
