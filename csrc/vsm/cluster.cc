@@ -7,6 +7,7 @@
 #include <thread>
 
 #include "vsm/checker.h"
+#include "vsm/float_environment.h"
 #include "vsm/machine.h"
 #include "vsm/special.h"
 #include "vsm/trace.h"
@@ -23,22 +24,21 @@ constexpr size_t kMaxQueue = 1024;     // works in flight of one queue; then the
 constexpr uint64_t kLateDelay = 5000;  // rounds; usually nothing can run long before
 constexpr uint64_t kPatience = 8;      // wakes of spinning warps without any event before it counts as stuck
 
-void fill_presets(Warp& w) {
-  for (const Preset& p : w.program->presets) {
-    for (int lane = 0; lane < 32; ++lane) {
-      uint64_t v = p.value;
-      if (p.special >= 0) {
-        v = special(p.special).value(w, lane);
-      } else if (p.variable->space == Space::shared) {
-        v += w.shared_base + (p.variable->external ? w.run->dynamic_base : kReservedShared);
-      }
-      if (p.wide) {
-        w.out<uint64_t>(p.slot)[lane] = v;
-      } else {
-        w.out<uint32_t>(p.slot)[lane] = static_cast<uint32_t>(v);
-      }
-    }
+template <class S>
+void fill_preset(Warp& w, const Preset& p) {
+  S* slot = w.out<S>(p.slot);
+  if (p.special >= 0) {
+    for (int lane = 0; lane < 32; ++lane) slot[lane] = static_cast<S>(special(p.special).value(w, lane));
+    return;
   }
+  uint64_t v = p.value;
+  if (p.variable->space == Space::shared)
+    v += w.shared_base + (p.variable->external ? w.run->dynamic_base : kReservedShared);
+  std::fill_n(slot, 32, static_cast<S>(v));
+}
+
+void fill_presets(Warp& w) {
+  for (const Preset& p : w.program->presets) p.wide ? fill_preset<uint64_t>(w, p) : fill_preset<uint32_t>(w, p);
 }
 
 void start_warp(Cta& cta, uint32_t index, Run& run) {
@@ -300,6 +300,7 @@ class Launcher {
   }
 
   void work(bool main) {
+    FloatEnvironment environment;
     try {
       while (true) {
         if (main) poll();
