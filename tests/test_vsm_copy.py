@@ -34,7 +34,14 @@ def random_bytes(*shape: int) -> np.ndarray:
 
 
 def launch(m: vsm.Module, *args: Any, **options: Any) -> vsm.Result:
-    settings = {"grid": 1, "block": 32, "shared_bytes": SIZE + 256, "threads": 1, "step_limit": 1 << 22}
+    settings = {
+        "grid": 1,
+        "block": 32,
+        "shared_bytes": SIZE + 256,
+        "check": "strict",
+        "threads": 1,
+        "step_limit": 1 << 22,
+    }
     return m.launch("k", args=args, **(settings | options))
 
 
@@ -100,7 +107,7 @@ def test_groups_complete_in_order() -> None:
         + "cp.async.wait_group 0;\nst.shared.u32 [%r4+512], %r20; st.shared.u32 [%r4+640], %r21;\n"
     )
     data = random_bytes(SIZE)
-    out = run(body, data, schedule="late")
+    out = run(body, data, schedule="late", check="normal")  # strict mode refuses the early read
     np.testing.assert_array_equal(out[:384], data[:384])
     np.testing.assert_array_equal(out[512:640], data[128:256])
     assert (out[640:768] == UNTOUCHED).all()
@@ -370,13 +377,11 @@ bar.warp.sync 0xffffffff;
     parameters = [POINTER.format("data"), POINTER.format("target")]
     launch(module(parameters, body), data, target, schedule="late")
     np.testing.assert_array_equal(target, data)
-    launch(
-        module(parameters, body.replace("@%p0 cp.async.bulk.wait_group.read 0;", "")),
-        data,
-        target,
-        schedule="late",
-    )
+    without = module(parameters, body.replace("@%p0 cp.async.bulk.wait_group.read 0;", ""))
+    launch(without, data, target, schedule="late", check="normal")
     assert (target == 0x11).all()
+    with pytest.raises(vsm.ExecutionError, match="is not ordered after the read by warp 0"):
+        launch(without, data, target)
 
 
 def test_bulk_groups_may_stay_open() -> None:
@@ -517,4 +522,4 @@ ld.param.u64 %rd2, [data];
         r"no initialised mbarrier at shared address 0x800 \(when it took effect\)(.|\n)*cp\.async\.bulk\."
     )
     with pytest.raises(vsm.ExecutionError, match=message):
-        launch(module([POINTER.format("data")], body), random_bytes(64), schedule="late")
+        launch(module([POINTER.format("data")], body), random_bytes(64), schedule="late", check="normal")

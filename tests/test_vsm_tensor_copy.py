@@ -57,7 +57,14 @@ cvta.param.u64 %rd1, %rd1;
 
 
 def launch(m: vsm.Module, *args: Any, **options: Any) -> vsm.Result:
-    settings = {"grid": 1, "block": 32, "shared_bytes": BOX + 256, "threads": 1, "step_limit": 1 << 22}
+    settings = {
+        "grid": 1,
+        "block": 32,
+        "shared_bytes": BOX + 256,
+        "check": "strict",
+        "threads": 1,
+        "step_limit": 1 << 22,
+    }
     return m.launch("k", args=args, **(settings | options))
 
 
