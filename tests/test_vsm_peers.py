@@ -55,8 +55,10 @@ def same(got: np.ndarray, want: np.ndarray) -> None:
     )
 
 
-def run(path: Path, buffers: Buffers, case: vsm.Case | None = None) -> vsm.Result:
-    return (case or vsm.Case.load(path)).launch(buffers, threads=1)
+@pytest.fixture(params=["fair", "late"])
+def schedule(request: pytest.FixtureRequest) -> str:
+    """Asynchronous work takes effect after a while, and as late as possible."""
+    return request.param
 
 
 # ---- tvm: raw images of tensor memory in and out ----
@@ -150,7 +152,7 @@ def tvm_data(p: dict[str, Any], buffers: Buffers) -> None:
 
 
 @pytest.mark.parametrize("path", cases("tvm"))
-def test_tvm(path: Path) -> None:
+def test_tvm(path: Path, schedule: str) -> None:
     case = vsm.Case.load(path)
     p = case.description["problem"]
     buffers = case.zeros()
@@ -161,7 +163,7 @@ def test_tvm(path: Path) -> None:
         for q in description["params"]:
             if q["kind"] == "i32":
                 q["value"] = flag
-        result = run(path, buffers, vsm.Case(path, description))
+        result = vsm.Case(path, description).launch(buffers, threads=1, schedule=schedule)
         accum = p["accum"] == "True" or (p["accum"] == "acc != 0" and flag == 1)
         want = tvm_expected(p, buffers, accum)
         if p["pred"] and not flag:
@@ -295,7 +297,7 @@ EXPECTATIONS: dict[str, tuple[dict[str, Any], Any]] = {
 }
 
 
-def check_case(path: Path) -> None:
+def check_case(path: Path, schedule: str) -> None:
     case = vsm.Case.load(path)
     buffers, rng = case.zeros(), np.random.default_rng(11)
     if path.parent.name == "cutlass":
@@ -309,26 +311,26 @@ def check_case(path: Path) -> None:
     want = expected(case, {name: values.copy() for name, values in buffers.items()})
     for name, values in want.items():  # the kernel must do something for it
         assert values.astype(buffers[name].dtype).tobytes() != buffers[name].tobytes()
-    run(path, buffers, case)
+    case.launch(buffers, threads=1, schedule=schedule)
     for name, values in want.items():
         same(buffers[name], values)
 
 
 @pytest.mark.parametrize("path", cases("gluon"))
-def test_gluon(path: Path) -> None:
-    check_case(path)
+def test_gluon(path: Path, schedule: str) -> None:
+    check_case(path, schedule)
 
 
 @pytest.mark.parametrize("path", cases("triton"))
-def test_triton(path: Path) -> None:
-    check_case(path)
+def test_triton(path: Path, schedule: str) -> None:
+    check_case(path, schedule)
 
 
 @pytest.mark.parametrize("path", cases("mosaic"))
-def test_mosaic(path: Path) -> None:
-    check_case(path)
+def test_mosaic(path: Path, schedule: str) -> None:
+    check_case(path, schedule)
 
 
 @pytest.mark.parametrize("path", cases("cutlass"))
-def test_cutlass(path: Path) -> None:
-    check_case(path)
+def test_cutlass(path: Path, schedule: str) -> None:
+    check_case(path, schedule)
