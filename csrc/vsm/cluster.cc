@@ -322,17 +322,20 @@ class Launcher {
     std::unique_lock<std::mutex> lock(mutex_);
     while (true) {
       if (run_.stop) return nullptr;
+      // Clusters that have begun go first, unless one spins: it may wait for one that has not begun.
+      if (uint64_t i = run_.next_cluster.load();
+          (ready_.empty() || spinning_) && may_begin() && i < run_.clusters.count() &&
+          run_.next_cluster.compare_exchange_strong(i, i + 1)) {
+        ++running_;
+        spinning_ = false;
+        lock.unlock();
+        return std::make_unique<Cluster>(run_, i);
+      }
       if (!ready_.empty()) {
         auto c = std::move(ready_.front());
         ready_.pop_front();
         ++running_;
         return c;
-      }
-      if (uint64_t i = run_.next_cluster.load();
-          may_begin() && i < run_.clusters.count() && run_.next_cluster.compare_exchange_strong(i, i + 1)) {
-        ++running_;
-        lock.unlock();
-        return std::make_unique<Cluster>(run_, i);
       }
       if (!running_) {
         if (stuck_.empty()) return nullptr;
@@ -359,7 +362,8 @@ class Launcher {
   void give_back(std::unique_ptr<Cluster> c, Cluster::State state) {
     std::lock_guard<std::mutex> lock(mutex_);
     --running_;
-    uint64_t progress = c->progress;
+    bool progress = c->progress != c->turn_progress;
+    c->turn_progress = c->progress;
     if (state == Cluster::State::finished) {
       if (c->checker) c->checker->finish();
       for (size_t i = 0; i < counts_.size(); ++i) {
@@ -375,6 +379,7 @@ class Launcher {
     } else if (state == Cluster::State::yielded) {
       ready_.push_back(std::move(c));
       if (progress) release_stuck();
+      spinning_ = spinning_ || !progress;
     } else {
       stuck_.push_back(std::move(c));
     }
@@ -407,6 +412,7 @@ class Launcher {
   std::condition_variable changed_;
   std::deque<std::unique_ptr<Cluster>> ready_, stuck_;
   unsigned running_ = 0;
+  bool spinning_ = false;  // a cluster's turn ended without any event
   std::exception_ptr error_;
   std::vector<uint64_t> counts_, lane_counts_;
   uint64_t macs_ = 0, asynchronous_ = 0;

@@ -188,6 +188,7 @@ struct Cluster {
   std::vector<AsyncQueue> queues;
   uint64_t round = 0;
   uint64_t progress = 0;  // counts events that others may wait for
+  uint64_t turn_progress = 0;  // what it was when the cluster's last turn ended
   uint64_t idle_wakes = 0, last_progress = 0;
   std::vector<uint64_t> executed;  // per instruction of the program: warps
   std::vector<uint64_t> lanes;     //   and lanes
