@@ -287,12 +287,27 @@ TCGEN05_INLINE void any_kernel(const KernelArgs& args) {
   return fused_rows<32>(args);
 }
 
+TCGEN05_INLINE void all_signs(const SignsArgs& args) {
+  Floats sums[kVectors];
+  std::memcpy(sums, args.sum, sizeof sums);
+  for (int k = 0; k < args.k; ++k) {
+    for (int v = 0; v < kVectors; ++v) {
+      LOAD(Floats, b, args.b[k] + v * kVector);
+      sums[v] += args.a[k][args.row] * b;
+    }
+  }
+  std::memcpy(args.sum, sums, sizeof sums);
+}
+
 TCGEN05_VARIANTS(run_variant, KernelArgs, any_kernel)
+TCGEN05_VARIANTS(signs_variant, SignsArgs, all_signs)
 
 }  // namespace
 
 void run_kernel(const KernelArgs& args) {
   if (!run_fused_avx512(args)) run_variant(args);
 }
+
+void add_signs(const SignsArgs& args) { signs_variant(args); }
 
 }  // namespace tcgen05::model

@@ -29,6 +29,15 @@ void run_kernel(const KernelArgs& args);
 // The same for the fused kinds where the processor has AVX-512; false: nothing done.
 bool run_fused_avx512(const KernelArgs& args);
 
+// sum[lane] += the products of one row with a block of columns, of `Block::signs`, in IEEE arithmetic.
+struct SignsArgs {
+  const float (*a)[kBlock];
+  const float (*b)[kBlock];
+  int row, k;
+  float* sum;
+};
+void add_signs(const SignsArgs& args);
+
 // Lanes of a block with infinities or NaNs, scales included; a kernel leaves them to `redo`.
 inline uint32_t special_lanes(const Block& block, const ScaleBlock* scales) {
   uint32_t lanes = 0;

@@ -27,14 +27,10 @@ float mark_of(Accumulator d, uint32_t bits) {
 // numerics.md 4, and the other terms are too small to overflow. Returns the lanes that it settled.
 uint32_t redo_special(const Redo& at, int row, const uint32_t* c, uint32_t slow) {
   const Arithmetic& arithmetic = *at.job->arithmetic;
-  const float (*a)[kBlock] = at.args->a->signs();
-  const float (*b)[kBlock] = at.args->b->signs();
   float sum[kBlock];
   for (int lane = 0; lane < kBlock; ++lane)
     sum[lane] = (slow >> lane) & 1 ? mark_of(arithmetic.d, c[lane]) : 0;
-  for (int k = 0; k < arithmetic.k; ++k) {
-    for (int lane = 0; lane < kBlock; ++lane) sum[lane] += a[k][row] * b[k][lane];
-  }
+  add_signs({at.args->a->signs(), at.args->b->signs(), row, arithmetic.k, sum});
   const ScaleBlock *a_scales = at.args->a_scales, *b_scales = at.args->b_scales;
   for (int lane = 0; a_scales != nullptr && lane < kBlock; ++lane) {
     if (a_scales->nan[row] != 0 || b_scales->nan[lane] != 0) sum[lane] = NAN;
