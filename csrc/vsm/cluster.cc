@@ -16,7 +16,7 @@ namespace tcgen05::vsm {
 namespace {
 
 constexpr uint64_t kMaxClusterBytes = uint64_t{1} << 32;
-constexpr uint64_t kMaxResidentBytes = uint64_t{4} << 30;  // of clusters that have begun and wait
+constexpr uint64_t kMaxResidentBytes = uint64_t{1} << 30;  // of clusters that have begun and wait
 constexpr uint64_t kMaxResidentCtas = 148 * 32;            // a chip's: no kernel may count on more
 constexpr uint32_t kSlice = 512;       // instructions of a warp before the next one runs
 constexpr uint64_t kFairDelay = 3;     // rounds
