@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 import subprocess
 import sys
 from pathlib import Path
@@ -397,5 +398,40 @@ def test_progress() -> None:
 
 def test_module_as_program(case: Path) -> None:
     command = [sys.executable, "-m", "jax_tcgen05", "vsm", "run", str(case), "--opcodes", "1"]
-    done = subprocess.run(command, capture_output=True, text=True, check=True)
+    # Not where the sources lie: they would hide the installed package.
+    done = subprocess.run(command, capture_output=True, text=True, check=True, cwd=case.parent)
     assert "more opcodes" in done.stdout and not done.stderr
+
+
+@pytest.mark.parametrize(
+    ("change", "message"),
+    [
+        ({"buffers": {"source": {"dtype": "uint33", "shape": [4]}}}, "buffers: data type 'uint33'"),
+        ({"buffers": {"source": {"dtype": "uint32", "shape": [-4]}}}, "buffers: negative dimensions"),
+        ({"buffers": [1]}, "buffers: "),
+        ({"params": [{"kind": "ptr", "buffer": "nobody"}] * 2}, "params: lacks 'nobody'"),
+        ({"params": [{"kind": "tensormap", "tensormap": 3}] * 2}, "params: list index out of range"),
+        ({"params": [{"kind": "i32", "value": 1 << 40}] * 2}, "params: int too big"),
+        ({"params": [{"kind": "whatever"}] * 2}, "params: unknown kind of parameter: 'whatever'"),
+        ({"params": []}, "launch: kernel 'k' has 2 parameters, got 0 arguments"),
+        ({"grid": [0, 1, 1]}, "launch: grid must be one to three positive integers"),
+        ({"dyn_smem": -1}, "launch: shared_bytes must be an integer from 0, got -1"),
+        ({"tensormaps": [{"buffer": "source"}]}, "tensormaps: lacks 'dtype'"),
+        (
+            {"tensormaps": [{"buffer": "source", "dtype": "UINT8", "gdim": [-1], "gstride_bytes": []}]},
+            "tensormaps: tensor map: gdim must hold integers that are not negative",
+        ),
+    ],
+)
+def test_wrong_descriptions(case: Path, change: dict[str, object], message: str) -> None:
+    description = json.loads(case.read_text()) | change
+    with pytest.raises(ValueError, match="launch description, " + re.escape(message)):
+        wrong = vsm.Case(case, description)
+        wrong.launch(wrong.zeros())
+
+
+def test_wrong_options(case: Path) -> None:
+    module = vsm.Module(KERNEL)
+    for option in ({"step_limit": -1}, {"threads": 0}, {"trace": -3}):
+        with pytest.raises(ValueError, match=f"{next(iter(option))} must be an integer from"):
+            module.launch("k", grid=1, block=32, args=(np.zeros(16), np.zeros(64)), **option)  # type: ignore[arg-type]

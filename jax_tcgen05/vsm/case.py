@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
+import contextlib
 import gzip
 import json
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -12,21 +13,37 @@ from typing import Any
 import ml_dtypes
 import numpy as np
 
-from .module import Argument, Module, Parameter, Struct, TensorMap
+from .module import Argument, LoadError, Module, Parameter, Struct, TensorMap
 from .result import Result
 
-#: Spellings of dtypes in launch descriptions that NumPy does not know.
+#: Triton's spellings of dtypes.
 _DTYPES: dict[str, Any] = {
-    "fp16": np.float16,
-    "fp32": np.float32,
+    "i1": np.bool_,
     "bf16": ml_dtypes.bfloat16,
     "fp8e4nv": ml_dtypes.float8_e4m3fn,
     "fp8e5": ml_dtypes.float8_e5m2,
+    **{f"fp{bits}": np.dtype(f"float{bits}") for bits in (16, 32, 64)},
+    **{f"i{bits}": np.dtype(f"int{bits}") for bits in (8, 16, 32, 64)},
+    **{f"u{bits}": np.dtype(f"uint{bits}") for bits in (8, 16, 32, 64)},
 }
+#: Kinds of parameters that are numbers.
+_SCALARS = {f"{letter}{bits}" for letter in "iu" for bits in (8, 16, 32, 64)} | {"f16", "f32", "f64"}
 
 
 def _dtype(name: str) -> np.dtype:
-    return np.dtype(_DTYPES.get(name) or getattr(ml_dtypes, name, name))
+    return np.dtype(_DTYPES[name] if name in _DTYPES else getattr(ml_dtypes, name, name))
+
+
+@contextlib.contextmanager
+def _described(where: str) -> Iterator[None]:
+    """Turns what goes wrong with a field of the wrong kind into a ValueError that says where."""
+    try:
+        yield
+    except (AttributeError, IndexError, KeyError, MemoryError, OverflowError, TypeError, ValueError) as error:
+        if isinstance(error, LoadError):
+            raise
+        what = f"lacks {error}" if isinstance(error, KeyError) else str(error)
+        raise ValueError(f"launch description, {where}: {what}") from error
 
 
 @dataclass(frozen=True)
@@ -41,6 +58,8 @@ class Case:
         """Reads a launch description; ValueError when it is none."""
         path = Path(path)
         description = json.loads(path.read_text())
+        if not isinstance(description, dict):
+            raise ValueError(f"{path.name} is no launch description: it is no JSON object")
         missing = {"ptx", "entry", "grid", "block", "buffers", "params"} - set(description)
         if missing:
             raise ValueError(f"{path.name} is no launch description: it lacks {', '.join(sorted(missing))}")
@@ -60,35 +79,43 @@ class Case:
 
     def zeros(self) -> dict[str, np.ndarray]:
         """Buffers of the described dtypes and shapes, all zero. FP4 buffers are bytes of two codes each."""
-        out = {}
-        for name, buffer in self.description["buffers"].items():
-            shape = tuple(buffer.get("shape", (buffer.get("bytes", 0),)))
-            dtype = buffer.get("dtype", "uint8")
-            if dtype == "float4_e2m1fn":
-                shape, dtype = (*shape[:-1], shape[-1] // 2), "uint8"
-            out[name] = np.zeros(shape, _dtype(dtype))
-        return out
+        with _described("buffers"):
+            return {name: self._zeros(buffer) for name, buffer in self.description["buffers"].items()}
+
+    @staticmethod
+    def _zeros(buffer: Mapping[str, Any]) -> np.ndarray:
+        shape = tuple(buffer.get("shape", (buffer.get("bytes", 0),)))
+        dtype = buffer.get("dtype", "uint8")
+        if dtype == "float4_e2m1fn":
+            shape, dtype = (*shape[:-1], shape[-1] // 2), "uint8"
+        return np.zeros(shape, _dtype(dtype))
 
     def launch(
         self, buffers: Mapping[str, np.ndarray], module: Module | None = None, **options: Any
     ) -> Result:
-        """Runs the kernel on `buffers` (in place); `options` as for `Module.launch`."""
+        """Runs the kernel on `buffers` (in place); `options` as for `Module.launch`.
+
+        ValueError if the description is wrong, `LoadError` and `ExecutionError` as for `Module`.
+        """
         d = self.description
-        maps = [self._tensormap(t, buffers) for t in d.get("tensormaps", ())]
         module = module or Module(self.text())
-        args = [self._argument(p, buffers, maps) for p in d["params"]]
-        parameters = module.parameters(d["entry"])
-        if any("kind" not in p for p in d["params"]):
-            args = self._by_offset(parameters, d["params"], args)
-        return module.launch(
-            d["entry"],
-            grid=d["grid"],
-            block=d["block"],
-            cluster=d.get("cluster", 1),
-            shared_bytes=d.get("dyn_smem", 0),
-            args=args[: len(parameters)],
-            **options,
-        )
+        with _described("tensormaps"):
+            maps = [self._tensormap(t, buffers) for t in d.get("tensormaps", ())]
+        with _described("params"):
+            args = [self._argument(p, buffers, maps) for p in d["params"]]
+            parameters = module.parameters(d["entry"])
+            if any("kind" not in p for p in d["params"]):
+                args = self._by_offset(parameters, d["params"], args)
+        with _described("launch"):
+            return module.launch(
+                d["entry"],
+                grid=d["grid"],
+                block=d["block"],
+                cluster=d.get("cluster", 1),
+                shared_bytes=d.get("dyn_smem", 0),
+                args=args[: len(parameters)],
+                **options,
+            )
 
     @staticmethod
     def _tensormap(t: Mapping[str, Any], buffers: Mapping[str, np.ndarray]) -> TensorMap:
@@ -119,10 +146,11 @@ class Case:
             return bytes(8) if array is None else Struct(bytes(8), {0: (array, p.get("addend", 0))})
         if kind == "tensormap":
             return maps[p["tensormap"]]
-        if kind in ("i32", "i64"):
-            return int(p["value"]).to_bytes(p["size"], "little", signed=int(p["value"]) < 0)
-        if kind == "f32":
-            return np.float32(p["value"]).tobytes()
+        if kind in _SCALARS:
+            value, bits = p["value"], int(kind[1:])
+            if kind[0] == "f":
+                return np.dtype(f"f{bits // 8}").type(value).tobytes()
+            return int(value).to_bytes(bits // 8, "little", signed=int(value) < 0)
         if kind != "raw":
             raise ValueError(f"unknown kind of parameter: {kind!r}")
         return Struct(

@@ -51,6 +51,12 @@ class TensorMap:
     #: im2col maps: (lower corner, upper corner, channels per pixel, pixels per column); None for tiled ones.
     im2col: tuple[tuple[int, ...], tuple[int, ...], int, int] | None = None
 
+    def __post_init__(self) -> None:
+        for name in ("gdim", "gstride_bytes", "box", "estride"):
+            values = getattr(self, name)
+            if any(isinstance(v, bool) or not isinstance(v, (int, np.integer)) or v < 0 for v in values):
+                raise ValueError(f"tensor map: {name} must hold integers that are not negative, got {values}")
+
     def encode(self, address: int) -> bytes:
         """The 128 bytes that the virtual SM reads, the array being at device address `address`; or ValueError."""
         return _vsm.encode_tensor_map(
@@ -235,8 +241,10 @@ class Module:
         for what, choice, allowed in (("check", check, CHECKS), ("schedule", schedule, SCHEDULES)):
             if choice not in allowed:
                 raise ValueError(f"{what} must be one of {', '.join(map(repr, allowed))}, got {choice!r}")
-        if not 0 <= int(shared_bytes) < 1 << 31:
-            raise ValueError(f"shared_bytes must be a number of bytes, got {shared_bytes!r}")
+        numbers = ("shared_bytes", shared_bytes, 0), ("step_limit", step_limit, 0), ("trace", trace, 0)
+        for what, number, least in (*numbers, ("threads", 1 if threads is None else threads, 1)):
+            if not least <= int(number) < (1 << 31 if what == "shared_bytes" else 1 << 63):
+                raise ValueError(f"{what} must be an integer from {least}, got {number!r}")
         parameters = self.parameters(name)
         if len(args) != len(parameters):
             raise TypeError(f"kernel {name!r} has {len(parameters)} parameters, got {len(args)} arguments")
