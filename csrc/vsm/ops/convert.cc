@@ -40,6 +40,16 @@ Flow extend(Warp& w, const Instr& in, Mask m) {
   return Flow::next;
 }
 
+// The usual case: both types fill their slots.
+template <class S, class D>
+Flow extend_whole(Warp& w, const Instr& in, Mask m) {
+  auto* d = w.out<std::make_unsigned_t<D>>(in.dst);
+  auto* a = w.in<std::make_unsigned_t<S>>(in.src[0]);
+  for_lanes(
+      m, [&](int i) { d[i] = static_cast<std::make_unsigned_t<D>>(static_cast<D>(static_cast<S>(a[i]))); });
+  return Flow::next;
+}
+
 template <class S, class D>
 Handler extend_handler(bool source_signed, bool is_signed) {
   if (source_signed) return is_signed ? extend<S, D, true, true> : extend<S, D, true, false>;
@@ -53,6 +63,14 @@ void set_extend(Instr& in, Type from, int from_bits, Type to, int register_bits)
   in.u[1] = static_cast<uint8_t>(to_bits - bits_of(to));
   in.imm = register_bits == 64 ? ~uint64_t{0} : (uint64_t{1} << register_bits) - 1;
   const bool a = is_signed(from), b = is_signed(to);
+  if (in.u[0] == 0 && in.u[1] == 0) {
+    in.fn = from_bits == 64
+                ? (to_bits == 32 ? extend_whole<uint64_t, uint32_t> : extend_whole<uint64_t, uint64_t>)
+            : to_bits == 32 ? extend_whole<uint32_t, uint32_t>
+            : a             ? extend_whole<int32_t, int64_t>
+                            : extend_whole<uint32_t, uint64_t>;
+    return;
+  }
   in.fn = from_bits == 32 ? (to_bits == 32 ? extend_handler<uint32_t, uint32_t>(a, b)
                                            : extend_handler<uint32_t, uint64_t>(a, b))
                           : (to_bits == 32 ? extend_handler<uint64_t, uint32_t>(a, b)
@@ -108,20 +126,15 @@ Flow integer_to_native(Warp& w, const Instr& in, Mask m) {
 
 // ---- float to integer ----
 
-// Rounds to an integral value; to nearest even by the processor's default mode.
+// Rounds to an integral value; to nearest even by the processor's default mode. Numbers from 2^52 on have no
+// fraction, the others fit an integer.
 double integral(double v, Integral how) {
-  switch (how) {
-    case Integral::nearest:
-      return std::nearbyint(v);
-    case Integral::zero:
-      return std::trunc(v);
-    case Integral::down:
-      return std::floor(v);
-    case Integral::up:
-      return std::ceil(v);
-    default:
-      return v;
-  }
+  if (how == Integral::none || !(std::fabs(v) < 0x1p52)) return v;
+  double r = static_cast<double>(static_cast<int64_t>(v));
+  if (how == Integral::nearest) r = std::fabs(v) + 0x1p52 - 0x1p52;
+  if (how == Integral::down) r -= r > v;
+  if (how == Integral::up) r += r < v;
+  return std::copysign(r, v);
 }
 
 double flush_f32(double v) { return std::fabs(v) < 0x1p-126 ? std::copysign(0.0, v) : v; }
@@ -172,23 +185,23 @@ Flow float_to_float(Warp& w, const Instr& in, Mask m) {
   return Flow::next;
 }
 
-// f16 and bf16 to f32 without modifiers: shifts, and one product that makes f16's subnormals normal.
+// Between f32 and halves without modifiers.
 template <class From>
 Flow half_to_f32(Warp& w, const Instr& in, Mask m) {
   auto* d = w.out<uint32_t>(in.dst);
   auto* a = w.in<uint32_t>(in.src[0]);
   for_lanes(m, [&](int i) {
-    const uint32_t h = a[i] & 0xffff;
-    uint32_t r;
-    if constexpr (From::exponent == 8) {
-      r = h << 16;
-    } else {
-      const uint32_t rest = (h & 0x7fff) << 13;
-      r = bit_copy<uint32_t>(bit_copy<float>(rest) * 0x1p112f) | (h & 0x8000) << 16;
-      r |= rest >= 0x7c00u << 13 ? 0x7f800000 : 0;
-    }
+    const uint32_t r = bit_copy<uint32_t>(half_value<From>(a[i] & 0xffff));
     d[i] = (r & 0x7fffffff) > 0x7f800000 ? 0x7fffffff : r;
   });
+  return Flow::next;
+}
+
+template <class To>
+Flow f32_to_half(Warp& w, const Instr& in, Mask m) {
+  auto* d = w.out<uint32_t>(in.dst);
+  auto* a = w.in<uint32_t>(in.src[0]);
+  for_lanes(m, [&](int i) { d[i] = half_nearest<To>(a[i]); });
   return Flow::next;
 }
 
@@ -324,10 +337,11 @@ void decode_float(Decoder& d, const ConvertModifiers& m, Type to, Type from) {
     d.fail("rounding is not allowed where the conversion is exact");
   if ((m.flags & (kRelu | kFinite)) && bits_of(to) != 16)
     d.fail(".relu and .satfinite are for 16-bit and narrower results");
-  const bool plain = to == Type::f32 && m.flags == 0 && bits_of(from) == 16;
-  if (plain) {
-    d.in.fn = from == Type::f16 ? half_to_f32<F16> : half_to_f32<BF16>;
-    return;
+  if (m.flags == 0 && m.integral == Integral::none && m.rounding == Rounding::nearest) {
+    if (to == Type::f32 && from == Type::f16) return void(d.in.fn = half_to_f32<F16>);
+    if (to == Type::f32 && from == Type::bf16) return void(d.in.fn = half_to_f32<BF16>);
+    if (to == Type::f16 && from == Type::f32) return void(d.in.fn = f32_to_half<F16>);
+    if (to == Type::bf16 && from == Type::f32) return void(d.in.fn = f32_to_half<BF16>);
   }
   d.in.fn = with_format(from, [&](auto a) {
     return with_format(to, [](auto r) -> Handler {

@@ -41,7 +41,8 @@ struct Element {
   uint32_t (*encode)(double, Rounding, uint8_t flags);
   double (*decode)(uint32_t);
   uint32_t (*stochastic)(double, uint32_t random, int bits, uint8_t flags);
-  bool narrow;  // below 16 bits
+  Handler to_f16;  // plain conversion of two of them
+  bool narrow;     // below 16 bits
 };
 
 template <class F>
@@ -72,9 +73,36 @@ uint32_t stochastic_element(double v, uint32_t random, int bits, uint8_t flags) 
                                    : cut + 1);
 }
 
+// From 8 and fewer bits to f16 without modifiers: all codes are known beforehand.
+template <class F>
+Flow narrow_to_f16(Warp& w, const Instr& in, Mask m) {
+  constexpr int kWidth = F::bits == 4 ? 4 : 8;
+  static const auto table = [] {
+    std::array<uint16_t, size_t{1} << kWidth> t{};
+    for (size_t i = 0; i < t.size(); ++i)
+      t[i] = static_cast<uint16_t>(
+          encode_number<F16>(decode_element<F>(static_cast<uint32_t>(i)), Rounding::nearest));
+    return t;
+  }();
+  auto* d = w.out<uint32_t>(in.dst);
+  auto* a = w.in<uint32_t>(in.src[0]);
+  for_lanes(m, [&](int i) {
+    d[i] = table[a[i] & (table.size() - 1)] |
+           static_cast<uint32_t>(table[a[i] >> kWidth & (table.size() - 1)]) << 16;
+  });
+  return Flow::next;
+}
+
 template <class F>
 constexpr Element element(std::string_view pair, std::string_view quad, int width) {
-  return {pair, quad, width, encode_element<F>, decode_element<F>, stochastic_element<F>, F::bits < 16};
+  return {pair,
+          quad,
+          width,
+          encode_element<F>,
+          decode_element<F>,
+          stochastic_element<F>,
+          F::bits < 16 ? narrow_to_f16<F> : nullptr,
+          F::bits < 16};
 }
 
 constexpr Element kElements[] = {
@@ -85,8 +113,9 @@ constexpr Element kElements[] = {
     element<E2M3>("e2m3x2", "e2m3x4", 8),
     element<E3M2>("e3m2x2", "e3m2x4", 8),
     element<E2M1>("e2m1x2", "e2m1x4", 4),
-    {"ue8m0x2", "", 8, encode_ue8m0, decode_ue8m0, nullptr, true},
-    {"s2f6x2", "", 8, encode_s2f6, [](uint32_t c) { return static_cast<int8_t>(c) * 0x1p-6; }, nullptr, true},
+    {"ue8m0x2", "", 8, encode_ue8m0, decode_ue8m0, nullptr, nullptr, true},
+    {"s2f6x2", "", 8, encode_s2f6, [](uint32_t c) { return static_cast<int8_t>(c) * 0x1p-6; }, nullptr,
+     nullptr, true},
 };
 constexpr const Element& kF16 = kElements[0];
 constexpr const Element& kBf16 = kElements[1];
@@ -175,19 +204,7 @@ Flow quad_from_f32(Warp& w, const Instr& in, Mask m) {
   return Flow::next;
 }
 
-// The usual cases, .rn without more: integer steps that the compiler vectorises.
-uint32_t f16_nearest(uint32_t x) {
-  const uint32_t a = x & 0x7fffffff, sign = x >> 16 & 0x8000;
-  const uint32_t normal = (a + 0xfff + (a >> 13 & 1) - (112u << 23)) >> 13;
-  const uint32_t small = bit_copy<uint32_t>(bit_copy<float>(a < 0x38800000 ? a : 0) + 0.5f) - 0x3f000000;
-  const uint32_t r = a < 0x38800000 ? small : a >= 0x477ff000 ? 0x7c00 : normal;
-  return a > 0x7f800000 ? 0x7fff : r | sign;
-}
-
-uint32_t bf16_nearest(uint32_t x) {
-  return (x & 0x7fffffff) > 0x7f800000 ? 0x7fff : (x + 0x7fff + (x >> 16 & 1)) >> 16;
-}
-
+// The usual cases, .rn without more.
 template <uint32_t (*kNearest)(uint32_t)>
 Flow pair_nearest(Warp& w, const Instr& in, Mask m) {
   auto* d = w.out<uint32_t>(in.dst);
@@ -270,7 +287,7 @@ bool decode_packed_convert(Decoder& d, const ConvertModifiers& m, std::string_vi
     d.in.fn = quad_from_f32;
   } else if (p->from) {
     d.in.src[0] = packed_source(d, d.operand(1), *p->from);
-    d.in.fn = pair_from_pair;
+    d.in.fn = p->to == &kF16 && !m.flags ? p->from->to_f16 : pair_from_pair;
   } else {
     for (size_t i = 0; i < 2; ++i) d.in.src[i] = d.src(d.operand(i + 1), Type::f32);
     const bool plain = !p->to->narrow && m.rounding == Rounding::nearest && !m.flags && !m.stochastic;

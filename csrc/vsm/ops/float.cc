@@ -66,25 +66,65 @@ Flow arithmetic(Warp& w, const Instr& in, Mask m) {
   return Flow::next;
 }
 
-// The usual case, f32 to nearest: the processor's own operations, and for fma a double rounded to odd.
-template <Op op, bool kFlush>
+// The usual case, f32 to nearest: the processor's own operations, and for fma a double rounded to odd. A slot
+// of f32x2 is a row of twice as many f32.
+template <int count, Op op, bool kFlush>
 Flow single_nearest(Warp& w, const Instr& in, Mask m) {
   auto* d = w.out<uint32_t>(in.dst);
   auto *a = w.in<uint32_t>(in.src[0]), *b = w.in<uint32_t>(in.src[1]);
   auto* c = w.in<uint32_t>(in.src[op == Op::fma ? 2 : 1]);
   const uint32_t negate = in.u[kFloatFlags] & kNegateLast ? 0x80000000 : 0;
   auto load = [](uint32_t x) { return bit_copy<float>(kFlush && !(x & 0x7f800000) ? x & 0x80000000 : x); };
-  for_lanes(m, [&](int i) {
-    float r;
-    if constexpr (op == Op::add) r = load(a[i]) + load(b[i] ^ negate);
-    if constexpr (op == Op::mul) r = load(a[i]) * load(b[i]);
-    if constexpr (op == Op::fma)
-      r = static_cast<float>(product_sum_to_odd(load(a[i]), load(b[i]), load(c[i])));
-    const uint32_t x = bit_copy<uint32_t>(r);
-    const uint32_t kept = kFlush && !(x & 0x7f800000) ? x & 0x80000000 : x;
-    d[i] = r == r ? kept : 0x7fffffff;
+  for_lanes(m, [&](int lane) {
+    for (int i = count * lane; i < count * lane + count; ++i) {
+      float r;
+      if constexpr (op == Op::add) r = load(a[i]) + load(b[i] ^ negate);
+      if constexpr (op == Op::mul) r = load(a[i]) * load(b[i]);
+      if constexpr (op == Op::fma)
+        r = static_cast<float>(product_sum_to_odd(load(a[i]), load(b[i]), load(c[i])));
+      const uint32_t x = bit_copy<uint32_t>(r);
+      const uint32_t kept = kFlush && !(x & 0x7f800000) ? x & 0x80000000 : x;
+      d[i] = r == r ? kept : 0x7fffffff;
+    }
   });
   return Flow::next;
+}
+
+// The same for halves. A float holds more than twice their digits, so rounding twice does no harm, but for
+// fma, which is rounded to odd before.
+template <class F, int count, Op op>
+Flow half_operation(Warp& w, const Instr& in, Mask m) {
+  auto* d = w.out<uint32_t>(in.dst);
+  auto *a = w.in<uint32_t>(in.src[0]), *b = w.in<uint32_t>(in.src[1]);
+  auto* c = w.in<uint32_t>(in.src[op == Op::fma ? 2 : 1]);
+  const uint32_t negate = in.u[kFloatFlags] & kNegateLast ? 0x8000 : 0;
+  for_lanes(m, [&](int i) {
+    uint32_t r = 0;
+    for (int shift = 0; shift < 16 * count; shift += 16) {
+      auto load = [&](uint32_t x) { return half_value<F>(x >> shift & 0xffff); };
+      uint32_t x;
+      if constexpr (op == Op::add) x = bit_copy<uint32_t>(load(a[i]) + load(b[i] ^ negate << shift));
+      if constexpr (op == Op::mul) x = bit_copy<uint32_t>(load(a[i]) * load(b[i]));
+      if constexpr (op == Op::fma) x = float_to_odd(product_sum_to_odd(load(a[i]), load(b[i]), load(c[i])));
+      r |= half_nearest<F>(x) << shift;
+    }
+    d[i] = r;
+  });
+  return Flow::next;
+}
+
+template <Op op>
+Handler usual_case(Type t, uint8_t flags) {
+  const bool ftz = flags & kFtz, plain = !(flags & ~kNegateLast);
+  if (!(flags & ~(kNegateLast | kFtz))) {
+    if (t == Type::f32) return ftz ? single_nearest<1, op, true> : single_nearest<1, op, false>;
+    if (t == Type::f32x2) return ftz ? single_nearest<2, op, true> : single_nearest<2, op, false>;
+  }
+  if (plain && t == Type::f16) return half_operation<F16, 1, op>;
+  if (plain && t == Type::f16x2) return half_operation<F16, 2, op>;
+  if (plain && t == Type::bf16) return half_operation<BF16, 1, op>;
+  if (plain && t == Type::bf16x2) return half_operation<BF16, 2, op>;
+  return nullptr;
 }
 
 // f32 = f16 or bf16 (times f16 or bf16) plus f32 (PTX ISA 9.7.5).
@@ -199,11 +239,8 @@ void decode_arithmetic(Decoder& d, bool rounding_needed, bool negate) {
     return decode_mixed<op>(d, source);
   }
   float_operands(d, t, op == Op::fma ? 3 : 2);
-  const uint8_t flags = d.in.u[kFloatFlags];
-  if (t == Type::f32 && !d.in.u[kModeField] && !(flags & kSat)) {
-    d.in.fn = flags & kFtz ? single_nearest<op, true> : single_nearest<op, false>;
-    return;
-  }
+  if (!d.in.u[kModeField]) d.in.fn = usual_case<op>(t, d.in.u[kFloatFlags]);
+  if (d.in.fn) return;
   set_handler(d,
               with_elements(t,
                             [](auto e) -> Handler {

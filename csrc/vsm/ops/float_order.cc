@@ -29,46 +29,56 @@ Flow sign(Warp& w, const Instr& in, Mask m) {
   return Flow::next;
 }
 
+// Codes travel in the smallest type that compilers vectorise well.
 template <class F>
-bool is_nan(uint64_t code) {
+using code_t = std::conditional_t<F::bits == 64, uint64_t, uint32_t>;
+
+template <class F>
+bool is_nan(code_t<F> code) {
   return (code & (F::sign - 1)) > F::infinity;
 }
 
-template <class F>
-uint64_t pick(uint64_t a, uint64_t b, bool largest, bool nan) {
-  const bool na = is_nan<F>(a), nb = is_nan<F>(b);
-  if (na && nb) return F::nan;
-  if (na) return nan ? F::nan : b;
-  if (nb) return nan ? F::nan : a;
-  auto key = [](uint64_t x) {  // signed order of the codes
-    const int64_t s = static_cast<int64_t>(x << (64 - F::bits)) >> (64 - F::bits);
-    return s < 0 ? s ^ static_cast<int64_t>(F::sign - 1) : s;
+template <class F, bool kLargest>
+code_t<F> pick(code_t<F> a, code_t<F> b, bool nan) {
+  using U = code_t<F>;
+  using I = std::make_signed_t<U>;
+  constexpr int kUnused = 8 * sizeof(U) - F::bits;
+  constexpr U kNanCode = static_cast<U>(F::nan);
+  auto key = [](U x) {  // signed order of the codes
+    const I s = static_cast<I>(x << kUnused) >> kUnused;
+    return s ^ (s >> (8 * sizeof(U) - 1) & static_cast<I>(F::sign - 1));
   };
-  return (key(a) < key(b)) != largest ? a : b;
+  const bool na = is_nan<F>(a), nb = is_nan<F>(b);
+  U r = (key(a) < key(b)) != kLargest ? a : b;
+  r = na ? (nan ? kNanCode : b) : r;
+  r = nb ? (nan || na ? kNanCode : a) : r;
+  return r;
 }
 
-// Two or three sources.
+// Two sources; a third one goes with a second call.
 template <class F, int count, bool kLargest>
 Flow minimum(Warp& w, const Instr& in, Mask m) {
   using S = packed_slot_t<F, count>;
+  using U = code_t<F>;
   auto* d = w.out<S>(in.dst);
   auto *a = w.in<S>(in.src[0]), *b = w.in<S>(in.src[1]);
   auto* c = in.src[2] == kNoRef ? nullptr : w.in<S>(in.src[2]);
   const uint8_t flags = in.u[kFloatFlags];
+  const U keep = static_cast<U>(flags & kAbs ? F::sign - 1 : 2 * (F::sign - 1) + 1),
+          sign = flags & kXorSign ? static_cast<U>(F::sign) : 0;
+  const bool nan = flags & kNan, ftz = flags & kFtz;
+  auto element = [ftz](S x, int k) {
+    const U code = static_cast<U>(x >> (k * F::bits % 64));
+    return ftz ? static_cast<U>(flush_code<F>(code)) : code;
+  };
   for_lanes(m, [&](int i) {
     S r = 0;
     for (int k = 0; k < count; ++k) {
-      auto element = [&](S x) {
-        const uint64_t code = static_cast<uint64_t>(x) >> (k * F::bits % 64) & (2 * (F::sign - 1) + 1);
-        return flags & kFtz ? flush_code<F>(code) : code;
-      };
-      uint64_t x = element(a[i]), y = element(b[i]);
-      const uint64_t sign = flags & kXorSign ? (x ^ y) & F::sign : 0;
-      const uint64_t keep = flags & kAbs ? F::sign - 1 : ~uint64_t{0};
-      uint64_t v = pick<F>(x & keep, y & keep, kLargest, flags & kNan);
-      if (c) v = pick<F>(v, element(c[i]) & keep, kLargest, flags & kNan);
-      if (!is_nan<F>(v)) v |= sign;
-      r |= static_cast<S>(v << (k * F::bits % 64));
+      const U x = element(a[i], k), y = element(b[i], k);
+      U v = pick<F, kLargest>(x & keep, y & keep, nan);
+      if (c) v = pick<F, kLargest>(v, element(c[i], k) & keep, nan);
+      v |= is_nan<F>(v) ? 0 : (x ^ y) & sign;
+      r |= static_cast<S>(v) << (k * F::bits % 64);
     }
     d[i] = r;
   });

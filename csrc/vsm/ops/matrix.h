@@ -33,9 +33,9 @@ struct Fragment {
 
   int places() const { return rows / 8 * (columns / (4 * per)); }
   int registers() const { return places() * spread; }
-  // Element e of lane `lane` in place p.
-  int row(int p, int lane) const { return p % (rows / 8) * 8 + lane / 4; }
-  int column(int p, int lane, int e) const { return p / (rows / 8) * 4 * per + lane % 4 * per + e; }
+  // Index of element e of lane l in place p: origin(p) + step(l) + e.
+  int origin(int p) const { return p % (rows / 8) * 8 * columns + p / (rows / 8) * 4 * per; }
+  int step(int lane) const { return lane / 4 * columns + lane % 4 * per; }
 };
 
 Fragment operand_fragment(int rows, int columns, const MatrixElement& e);

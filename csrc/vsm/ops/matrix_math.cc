@@ -3,6 +3,7 @@
 #include <iterator>
 
 #include "model/dot.h"
+#include "model/kernels.h"
 #include "vsm/ops/matrix.h"
 #include "vsm/ops/number.h"
 
@@ -42,57 +43,119 @@ uint32_t f16_to_f32(uint32_t x) {
   return static_cast<uint32_t>(encode_number<F32>(decode_number<F16>(x), Rounding::nearest));
 }
 
-// f16, bf16, tf32: products and accumulator in one fused sum (numerics.md 1, checked through mma.sync by
-// source B). fp8: emulated by the sum without accumulator and a rounded f32 addition (numerics.md 6.C). Where
-// C and D differ in type, and for f16 accumulators of fp8, nothing is published: the f32 sum is rounded once
-// more.
-uint32_t real_element(const Product& p, model::Arithmetic& x, const uint32_t* a, const uint32_t* b,
-                      uint32_t c) {
-  const bool c_half = is_half(*p.c), d_half = is_half(*p.d);
-  if (p.a->kind == E::fused && c_half && d_half) {
-    x.d = model::Accumulator::f16;
-    return model::dot(x, a, b, c, nullptr, nullptr);
-  }
-  if (c_half) c = f16_to_f32(c);
-  const bool apart = p.a->kind == E::fp8;
-  uint32_t r = model::dot(x, a, b, apart ? 0 : c, nullptr, nullptr);
-  if (apart) r = add_f32(r, c);
-  return d_half ? f32_to_f16(r) : r;
-}
-
-int64_t integer_value(const MatrixElement& e, uint64_t code) {
+int16_t integer_value(const MatrixElement& e, uint64_t code) {
   const int unused = 64 - e.width;
-  return e.is_signed ? static_cast<int64_t>(code << unused) >> unused : static_cast<int64_t>(code);
+  return static_cast<int16_t>(e.is_signed ? static_cast<int64_t>(code << unused) >> unused
+                                          : static_cast<int64_t>(code));
 }
 
-uint32_t integer_element(const Product& p, const uint64_t* a, const uint64_t* b, uint64_t c) {
-  int64_t sum = static_cast<int32_t>(c);
-  for (int k = 0; k < p.k; ++k) {
-    sum += p.a->kind == E::bits ? static_cast<int64_t>(p.exclusive ? a[k] ^ b[k] : a[k] & b[k])
-                                : integer_value(*p.a, a[k]) * integer_value(*p.b, b[k]);
+void multiply_integers(const Product& p, const uint64_t* a, const uint64_t* b, const uint64_t* c,
+                       uint64_t* d) {
+  static thread_local int16_t left[kMaxMatrix], right[kMaxMatrix];
+  for (int i = 0; i < p.m * p.k; ++i) left[i] = integer_value(*p.a, a[i]);
+  for (int i = 0; i < p.n * p.k; ++i) right[i] = integer_value(*p.b, b[i]);
+  for (int at = 0; at < p.m * p.n; ++at) {
+    const int16_t *x = left + at / p.n * p.k, *y = right + at % p.n * p.k;
+    int32_t products = 0;
+    if (p.exclusive) {
+      for (int k = 0; k < p.k; ++k) products += x[k] ^ y[k];
+    } else {
+      for (int k = 0; k < p.k; ++k) products += x[k] * y[k];
+    }
+    int64_t sum = int64_t{static_cast<int32_t>(c[at])} + products;
+    if (p.saturate) sum = std::clamp<int64_t>(sum, INT32_MIN, INT32_MAX);
+    d[at] = static_cast<uint32_t>(sum);
   }
-  if (p.saturate) sum = std::clamp<int64_t>(sum, INT32_MIN, INT32_MAX);
-  return static_cast<uint32_t>(sum);
 }
 
 // Double precision: fused steps in the order of k.
-uint64_t double_element(const Product& p, const uint64_t* a, const uint64_t* b, uint64_t c) {
-  double sum = bit_copy<double>(c);
-  for (int k = 0; k < p.k; ++k) sum = std::fma(bit_copy<double>(a[k]), bit_copy<double>(b[k]), sum);
-  return bit_copy<uint64_t>(sum);
+void multiply_doubles(const Product& p, const uint64_t* a, const uint64_t* b, const uint64_t* c,
+                      uint64_t* d) {
+  for (int at = 0; at < p.m * p.n; ++at) {
+    const uint64_t *x = a + at / p.n * p.k, *y = b + at % p.n * p.k;
+    double sum = bit_copy<double>(c[at]);
+    for (int k = 0; k < p.k; ++k) sum = std::fma(bit_copy<double>(x[k]), bit_copy<double>(y[k]), sum);
+    d[at] = bit_copy<uint64_t>(sum);
+  }
 }
 
+// One product of floating-point matrices for the vector kernels of the model, zeros added up to a K that they
+// know.
+struct Tile {
+  model::Arithmetic arithmetic;
+  int rows, columns;
+  uint32_t a[model::kMaxK][model::kBlock],
+      b[model::kMaxK][model::kBlock];  // codes, rows of A and columns of B inside
+  uint32_t d[model::kBlock][model::kBlock];
+};
+
+// What a kernel leaves: single elements by the plain statement of the arithmetic.
+void redo(void* context, int row, const uint32_t* c, uint32_t lanes) {
+  Tile& t = *static_cast<Tile*>(context);
+  uint32_t a[model::kMaxK], b[model::kMaxK];
+  for (int k = 0; k < t.arithmetic.k; ++k) a[k] = t.a[k][row];
+  if (t.columns < model::kBlock) lanes &= (1u << t.columns) - 1;
+  for (; lanes; lanes &= lanes - 1) {
+    const int lane = __builtin_ctz(lanes);
+    for (int k = 0; k < t.arithmetic.k; ++k) b[k] = t.b[k][lane];
+    t.d[row][lane] = model::dot(t.arithmetic, a, b, c[lane], nullptr, nullptr);
+  }
+}
+
+void fill(const uint64_t* matrix, int rows, int k, uint32_t (*codes)[model::kBlock], int padded) {
+  for (int i = 0; i < padded; ++i)
+    for (int row = 0; row < model::kBlock; ++row)
+      codes[i][row] = i < k && row < rows ? static_cast<uint32_t>(matrix[row * k + i]) : 0;
+}
+
+void run_tile(Tile& t, bool accumulate) {
+  static thread_local model::Block a, b;
+  model::decode_block(t.arithmetic.a, t.arithmetic.k, false, false, t.a, a);
+  model::decode_block(t.arithmetic.b, t.arithmetic.k, false, false, t.b, b);
+  uint32_t* d[model::kBlock];
+  for (int i = 0; i < t.rows; ++i) d[i] = t.d[i];
+  model::KernelArgs args;
+  args.arithmetic = &t.arithmetic;
+  args.a = &a;
+  args.b = &b;
+  args.rows = t.rows;
+  args.d = d;
+  args.columns = t.columns;
+  args.enable_input_d = accumulate;
+  args.redo = redo;
+  args.context = &t;
+  model::run_kernel(args);
+}
+
+// f16, bf16, tf32: products and accumulator in one fused sum (numerics.md 1, checked through mma.sync by its
+// source B). fp8: emulated by the sum without accumulator and a rounded f32 addition (numerics.md 6.C). Where
+// C and D differ in type, and for f16 accumulators of fp8, nothing is published: the f32 sum is rounded once
+// more.
 void multiply_real(const Product& p, const uint64_t* a, const uint64_t* b, const uint64_t* c, uint64_t* d) {
-  model::Arithmetic x;
-  x.a = static_cast<Format>(p.a->format);
-  x.b = static_cast<Format>(p.b->format);
-  x.k = p.k;
-  uint32_t left[32][model::kMaxK], right[32][model::kMaxK];
-  for (int i = 0; i < p.m; ++i) std::copy_n(a + i * p.k, p.k, left[i]);
-  for (int j = 0; j < p.n; ++j) std::copy_n(b + j * p.k, p.k, right[j]);
+  static thread_local Tile t;
+  const bool apart = p.a->kind == E::fp8, c_half = is_half(*p.c), d_half = is_half(*p.d);
+  const bool half = !apart && c_half && d_half;
+  t.arithmetic.a = static_cast<Format>(p.a->format);
+  t.arithmetic.b = static_cast<Format>(p.b->format);
+  t.arithmetic.d = half ? model::Accumulator::f16 : model::Accumulator::f32;
+  t.arithmetic.k = 256 / p.a->width;  // what the kernels know: 8, 16, 32
+  t.rows = p.m;
+  t.columns = p.n;
+  fill(a, p.m, p.k, t.a, t.arithmetic.k);
+  fill(b, p.n, p.k, t.b, t.arithmetic.k);
+  auto addend = [&](int at) {
+    const uint32_t code = static_cast<uint32_t>(c[at]);
+    return c_half && !half ? f16_to_f32(code) : code;
+  };
   for (int i = 0; i < p.m; ++i)
-    for (int j = 0; j < p.n; ++j)
-      d[i * p.n + j] = real_element(p, x, left[i], right[j], static_cast<uint32_t>(c[i * p.n + j]));
+    for (int j = 0; j < p.n; ++j) t.d[i][j] = addend(i * p.n + j);
+  run_tile(t, !apart);
+  for (int i = 0; i < p.m; ++i) {
+    for (int j = 0; j < p.n; ++j) {
+      const uint32_t r = apart ? add_f32(t.d[i][j], addend(i * p.n + j)) : t.d[i][j];
+      d[i * p.n + j] = d_half && !half ? f32_to_f16(r) : r;
+    }
+  }
 }
 
 }  // namespace
@@ -114,42 +177,44 @@ Fragment accumulator_fragment(int rows, int columns, int width) {
 void read_fragment(const Warp& w, const Fragment& f, const Ref* refs, uint64_t* matrix) {
   const uint64_t keep = f.width == 64 ? ~uint64_t{0} : (uint64_t{1} << f.width) - 1;
   for (int p = 0; p < f.places(); ++p) {
-    for (int lane = 0; lane < 32; ++lane) {
-      for (int e = 0; e < f.per; ++e) {
-        const uint64_t word = w.read(refs[p * f.spread + (f.spread == 2 ? e : 0)], f.width == 64, lane);
-        matrix[f.row(p, lane) * f.columns + f.column(p, lane, e)] =
-            (f.spread == 2 ? word : word >> (e * f.width % 64)) & keep;
-      }
+    uint64_t* to = matrix + f.origin(p);
+    for (int e = 0; e < f.per; ++e) {
+      const Ref r = refs[p * f.spread + (f.spread == 2 ? e : 0)];
+      const int shift = f.spread == 2 ? 0 : e * f.width % 64;
+      for (int lane = 0; lane < 32; ++lane)
+        to[f.step(lane) + e] = w.read(r, f.width == 64, lane) >> shift & keep;
     }
   }
 }
 
 void write_fragment(Warp& w, const Fragment& f, const Ref* refs, size_t count, const uint64_t* matrix) {
   for (size_t r = 0; r < count; ++r) {
-    const int p = static_cast<int>(r) / f.spread % f.places();
+    const uint64_t* from =
+        matrix + f.origin(static_cast<int>(r) / f.spread % f.places()) + (f.spread == 2 ? r % 2 : 0);
+    const int elements = f.spread == 2 ? 1 : f.per;
     for (int lane = 0; lane < 32; ++lane) {
-      const uint64_t* from = matrix + f.row(p, lane) * f.columns + f.column(p, lane, 0);
-      if (f.spread == 2) from += r % 2;
+      const uint64_t* x = from + f.step(lane);
       if (f.width == 64) {
-        w.out<uint64_t>(refs[r])[lane] = *from;
+        w.out<uint64_t>(refs[r])[lane] = *x;
         continue;
       }
       uint32_t word = 0;
-      for (int e = 0; e < (f.spread == 2 ? 1 : f.per); ++e)
-        word |= static_cast<uint32_t>(from[e] << (e * f.width));
+      for (int e = 0; e < elements; ++e) word |= static_cast<uint32_t>(x[e] << (e * f.width));
       w.out<uint32_t>(refs[r])[lane] = word;
     }
   }
 }
 
 void multiply(const Product& p, const uint64_t* a, const uint64_t* b, const uint64_t* c, uint64_t* d) {
-  if (p.a->kind == E::fused || p.a->kind == E::fp8) return multiply_real(p, a, b, c, d);
-  for (int i = 0; i < p.m; ++i) {
-    for (int j = 0; j < p.n; ++j) {
-      const int at = i * p.n + j;
-      d[at] = p.a->kind == E::f64 ? double_element(p, a + i * p.k, b + j * p.k, c[at])
-                                  : integer_element(p, a + i * p.k, b + j * p.k, c[at]);
-    }
+  switch (p.a->kind) {
+    case E::fused:
+    case E::fp8:
+      return multiply_real(p, a, b, c, d);
+    case E::integer:
+    case E::bits:
+      return multiply_integers(p, a, b, c, d);
+    case E::f64:
+      return multiply_doubles(p, a, b, c, d);
   }
 }
 

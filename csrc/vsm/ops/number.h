@@ -178,7 +178,47 @@ inline float round_float(double v, Rounding mode) {
   return bit_copy<float>(b + (above == !(b >> 31) ? -1u : 1u));
 }
 
-// ---- the same for results of double precision ----
+// ---- halves to nearest even, by integer steps that compilers vectorise ----
+
+// The bits of a double as a float rounded to odd: rounding those to a half is one rounding of the double.
+inline uint32_t float_to_odd(double v) {
+  const float f = static_cast<float>(v);
+  const double error = v - f;
+  const uint32_t b = bit_copy<uint32_t>(f);
+  const bool inexact = error > 0 || error < 0, outward = (error > 0) == !(b >> 31);
+  return b + (inexact && !(b & 1) ? (outward ? 1u : ~0u) : 0u);
+}
+
+inline uint32_t f16_nearest(uint32_t x) {
+  const uint32_t a = x & 0x7fffffff, sign = x >> 16 & 0x8000;
+  const uint32_t normal = (a + 0xfff + (a >> 13 & 1) - (112u << 23)) >> 13;
+  const uint32_t small = bit_copy<uint32_t>(bit_copy<float>(a < 0x38800000 ? a : 0) + 0.5f) - 0x3f000000;
+  const uint32_t r = a < 0x38800000 ? small : a >= 0x477ff000 ? 0x7c00 : normal;
+  return a > 0x7f800000 ? 0x7fff : r | sign;
+}
+
+inline uint32_t bf16_nearest(uint32_t x) {
+  return (x & 0x7fffffff) > 0x7f800000 ? 0x7fff : (x + 0x7fff + (x >> 16 & 1)) >> 16;
+}
+
+// A half's value: a shift, or one product that makes f16's subnormals normal.
+template <class F>
+inline float half_value(uint32_t code) {
+  if constexpr (F::exponent == 8) {
+    return bit_copy<float>(code << 16);
+  } else {
+    const uint32_t rest = (code & 0x7fff) << 13;
+    const uint32_t r = bit_copy<uint32_t>(bit_copy<float>(rest) * 0x1p112f) | (code & 0x8000) << 16;
+    return bit_copy<float>(r | (rest >= 0x7c00u << 13 ? 0x7f800000 : 0));
+  }
+}
+
+template <class F>
+inline uint32_t half_nearest(uint32_t single) {
+  return F::exponent == 8 ? bf16_nearest(single) : f16_nearest(single);
+}
+
+// ---- one rounding to double precision ----
 
 #if defined(__SIZEOF_FLOAT128__)
 using Quad = __float128;
