@@ -1,6 +1,6 @@
 """NVIDIA Blackwell's `tcgen05.mma` inside jitted JAX functions, exactly as written at the call site."""
 
-from . import reference
+from . import reference, vsm
 from .descriptors import (
     BlockScaledInstructionDescriptor,
     InstructionDescriptor,
@@ -76,4 +76,5 @@ __all__ = [
     "tmem_empty",
     "tmem_mma_operand_layout",
     "unpack_scale_blocks",
+    "vsm",
 ]
