@@ -89,19 +89,21 @@ uint32_t dot_fused(const Arithmetic& arithmetic, const DotOperand& a, const DotO
   const int scale = scaled ? a.scale[0].exponent + b.scale[0].exponent : 0;
   int top = half ? kFloorF16 : kFloorF32;
   if (c.significand != 0) top = std::max(top, c.exponent);
+  int64_t products[kMaxK];
+  int exponents[kMaxK];
   for (int k = 0; k < arithmetic.k; ++k) {
-    if (a.number[k].significand == 0 || b.number[k].significand == 0) continue;
-    top = std::max(top, a.number[k].exponent + b.number[k].exponent + scale);
+    const Number &x = a.number[k], &y = b.number[k];
+    products[k] = int64_t{x.significand} * y.significand;
+    exponents[k] = x.exponent + y.exponent + scale;
+    if (products[k] != 0) top = std::max(top, exponents[k]);
   }
   const int fraction = info(arithmetic.a).fraction_bits + info(arithmetic.b).fraction_bits;
   int64_t sum = shifted(c.significand, kFractionBits - (half ? 10 : 23) + c.exponent - top);
   if (c.negative) sum = -sum;
   for (int k = 0; k < arithmetic.k; ++k) {
-    const Number &x = a.number[k], &y = b.number[k];
-    const int64_t product = int64_t{x.significand} * y.significand;
-    if (product == 0) continue;
-    const int64_t term = shifted(product, kFractionBits - fraction + x.exponent + y.exponent + scale - top);
-    sum += x.negative != y.negative ? -term : term;
+    if (products[k] == 0) continue;
+    const int64_t term = shifted(products[k], kFractionBits - fraction + exponents[k] - top);
+    sum += a.number[k].negative != b.number[k].negative ? -term : term;
   }
   return half ? to_f16(sum, top - kFractionBits) : to_f32(sum, top - kFractionBits);
 }
@@ -170,13 +172,20 @@ DotOperand decode_operand(Format format, const Arithmetic& arithmetic, bool nega
   return operand;
 }
 
-uint32_t dot(const Arithmetic& arithmetic, const DotOperand& a, const DotOperand& b, uint32_t c) {
+uint32_t finite_dot(const Arithmetic& arithmetic, const DotOperand& a, const DotOperand& b, uint32_t c) {
   if (arithmetic.integer()) return dot_integer(arithmetic, a, b, c);
   const Number accumulator = arithmetic.d == Accumulator::f16 ? decode_f16(c) : decode_f32(c);
-  const float special = special_sum(arithmetic, a, b, accumulator);
-  if (!std::isfinite(special)) return special_bits(arithmetic.d, special);
   return arithmetic.grouped ? dot_grouped(arithmetic, a, b, accumulator)
                             : dot_fused(arithmetic, a, b, accumulator);
+}
+
+uint32_t dot(const Arithmetic& arithmetic, const DotOperand& a, const DotOperand& b, uint32_t c) {
+  if (!arithmetic.integer()) {
+    const Number accumulator = arithmetic.d == Accumulator::f16 ? decode_f16(c) : decode_f32(c);
+    const float special = special_sum(arithmetic, a, b, accumulator);
+    if (!std::isfinite(special)) return special_bits(arithmetic.d, special);
+  }
+  return finite_dot(arithmetic, a, b, c);
 }
 
 uint32_t dot(const Arithmetic& arithmetic, const uint32_t* a, const uint32_t* b, uint32_t c,

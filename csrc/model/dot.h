@@ -51,7 +51,10 @@ DotOperand decode_operand(Format format, const Arithmetic& arithmetic, bool nega
 // `c`: bits of the accumulator (0 when enable-input-d is false). Returns D's bits.
 uint32_t dot(const Arithmetic& arithmetic, const DotOperand& a, const DotOperand& b, uint32_t c);
 
-// The same from codes.
+// The same where it is known that no infinity and no NaN takes part.
+uint32_t finite_dot(const Arithmetic& arithmetic, const DotOperand& a, const DotOperand& b, uint32_t c);
+
+// `dot` from codes.
 uint32_t dot(const Arithmetic& arithmetic, const uint32_t* a, const uint32_t* b, uint32_t c,
              const uint8_t* sfa, const uint8_t* sfb);
 

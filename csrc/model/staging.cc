@@ -141,20 +141,38 @@ void StagingTable::append(uint32_t entry, uint32_t count, uint32_t bit) {
   runs_.push_back({entry, count, bit});
 }
 
+namespace {
+
+// Whole items, `step` bytes apart in memory.
+template <typename Item>
+void scatter(const uint8_t* source, uint8_t* target, uint32_t count, size_t step) {
+  for (uint32_t t = 0; t < count; ++t)
+    std::memcpy(target + t * step, source + t * sizeof(Item), sizeof(Item));
+}
+template <typename Item>
+void collect(const uint8_t* source, uint8_t* target, uint32_t count, size_t step) {
+  for (uint32_t t = 0; t < count; ++t)
+    std::memcpy(target + t * sizeof(Item), source + t * step, sizeof(Item));
+}
+
+}  // namespace
+
 void StagingTable::store(const uint8_t* array, uint8_t* memory) const {
+  const size_t step = step_ / 8;
   for (const Run& run : runs_) {
     const uint8_t* source = array + size_t{run.entry} * item_bytes_;
+    uint8_t* target = memory + run.bit / 8;
     if (width_ == 8 * item_bytes_) {
-      uint8_t* target = memory + run.bit / 8;
       if (step_ == width_) {
         std::memcpy(target, source, size_t{run.count} * item_bytes_);
+      } else if (item_bytes_ == 1) {
+        scatter<uint8_t>(source, target, run.count, step);
+      } else if (item_bytes_ == 2) {
+        scatter<uint16_t>(source, target, run.count, step);
       } else {
-        for (uint32_t t = 0; t < run.count; ++t) {
-          std::memcpy(target + size_t{t} * step_ / 8, source + size_t{t} * item_bytes_, item_bytes_);
-        }
+        scatter<uint32_t>(source, target, run.count, step);
       }
     } else if (width_ == 4 && step_ == 4 && run.bit % 8 == 0 && run.count % 2 == 0) {
-      uint8_t* target = memory + run.bit / 8;
       for (uint32_t t = 0; t < run.count; t += 2) {
         target[t / 2] = static_cast<uint8_t>((source[t] & 15) | source[t + 1] << 4);
       }
@@ -165,15 +183,16 @@ void StagingTable::store(const uint8_t* array, uint8_t* memory) const {
 }
 
 void StagingTable::load(const uint8_t* memory, uint8_t* array) const {
+  const size_t step = step_ / 8;
   for (const Run& run : runs_) {
     const uint8_t* source = memory + run.bit / 8;
     uint8_t* target = array + size_t{run.entry} * item_bytes_;
-    if (step_ == 8 * item_bytes_) {
+    if (step == item_bytes_) {
       std::memcpy(target, source, size_t{run.count} * item_bytes_);
-      continue;
-    }
-    for (uint32_t t = 0; t < run.count; ++t) {
-      std::memcpy(target + size_t{t} * item_bytes_, source + size_t{t} * step_ / 8, item_bytes_);
+    } else if (item_bytes_ == 2) {
+      collect<uint16_t>(source, target, run.count, step);
+    } else {
+      collect<uint32_t>(source, target, run.count, step);
     }
   }
 }

@@ -16,7 +16,7 @@ class StagingTable {
   explicit StagingTable(const Placement& placement);
 
   void store(const uint8_t* array, uint8_t* memory) const;
-  void load(const uint8_t* memory, uint8_t* array) const;  // placements of whole bytes only
+  void load(const uint8_t* memory, uint8_t* array) const;  // items of 2 or 4 whole bytes only
 
  private:
   struct Run {

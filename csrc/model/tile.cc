@@ -50,7 +50,7 @@ void redo(void* context, int row, const uint32_t* c, uint32_t slow) {
   const TileJob& job = *at.job;
   const Arithmetic& arithmetic = *job.arithmetic;
   if (at.columns < kBlock) slow &= (1u << at.columns) - 1;
-  if (!arithmetic.grouped) slow &= ~redo_special(at, row, c, slow);
+  slow &= ~redo_special(at, row, c, slow);
   if (slow == 0) return;
   uint32_t codes[kMaxK];
   const auto decoded = [&](const Panel& panel, Format format, bool negate, const uint8_t (*scales)[4],
@@ -62,7 +62,7 @@ void redo(void* context, int row, const uint32_t* c, uint32_t slow) {
   for (int lane = 0; lane < at.columns; ++lane) {
     if (((slow >> lane) & 1) == 0) continue;
     const DotOperand b = decoded(*job.b, arithmetic.b, arithmetic.negate_b, job.sfb, at.first_column + lane);
-    at.d[row][lane] = dot(arithmetic, a, b, c[lane]);
+    at.d[row][lane] = finite_dot(arithmetic, a, b, c[lane]);
   }
 }
 
