@@ -13,7 +13,7 @@ namespace {
 
 using Kind = Operand::Kind;
 
-constexpr size_t kMaxInstructions = size_t{1} << 21;  // of a kernel
+constexpr size_t kMaxInstructions = size_t{1} << 20;  // of a kernel
 constexpr uint64_t kMaxLocal = 512 * 1024;            // bytes per thread (PTX ISA, CUDA's limit)
 
 uint32_t slot_bytes(Type t) {

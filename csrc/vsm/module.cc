@@ -8,7 +8,7 @@
 namespace tcgen05::vsm {
 namespace {
 
-constexpr size_t kMaxInstructions = size_t{1} << 22;  // of all kernels
+constexpr size_t kMaxInstructions = size_t{1} << 20;  // of all kernels
 
 }  // namespace
 
