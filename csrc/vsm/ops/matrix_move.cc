@@ -11,14 +11,36 @@ constexpr int kRowBytes = 16;
 
 enum class Packing : uint8_t { none, fp6, fp4 };
 
-// in.u[0] space, u[1] address register is wide, u[2] transposed, u[3] Packing; list: the registers.
+// In all of this file: in.u[0] space, u[1] address register is wide, u[2] transposed, u[3] Packing; list:
+// registers.
+
+// Packed rows hold 12 or 8 bytes; the rest is padding that is not read.
+uint32_t row_bytes(const Instr& in) {
+  switch (static_cast<Packing>(in.u[3])) {
+    case Packing::fp6:
+      return 12;
+    case Packing::fp4:
+      return 8;
+    default:
+      return kRowBytes;
+  }
+}
+
 // Pointers to the rows: of matrix j row i in rows[j * height + i], whose address lane j * height + i gives.
 void find_rows(Warp& w, const Instr& in, Mask m, int rows, bool write, uint8_t** out) {
   need_whole_warp(w, m);
   uint64_t addresses[32];
   lane_addresses(w, in.src[0], in.u[1], in.imm, m, addresses);
   const Mask used = rows == 32 ? ~Mask{0} : (Mask{1} << rows) - 1;
-  lane_pointers(w, static_cast<Space>(in.u[0]), addresses, {kRowBytes, kRowBytes, write}, used, out);
+  lane_pointers(w, static_cast<Space>(in.u[0]), addresses, {row_bytes(in), kRowBytes, write}, used, out);
+}
+
+// A row of 16 elements of 8 bits.
+void read_row(const Instr& in, const uint8_t* row, uint8_t* chunk) {
+  std::memset(chunk, 0, kRowBytes);
+  std::memcpy(chunk, row, row_bytes(in));
+  if (static_cast<Packing>(in.u[3]) == Packing::fp4) decompress_fp4(chunk);
+  if (static_cast<Packing>(in.u[3]) == Packing::fp6) decompress_fp6(chunk);
 }
 
 uint32_t word(const uint8_t* p) {
@@ -48,9 +70,7 @@ Flow load_8(Warp& w, const Instr& in, Mask m) {
         continue;
       }
       uint8_t chunk[kRowBytes];
-      std::memcpy(chunk, rows[j * 8 + g], kRowBytes);
-      if (static_cast<Packing>(in.u[3]) == Packing::fp4) decompress_fp4(chunk);
-      if (static_cast<Packing>(in.u[3]) == Packing::fp6) decompress_fp6(chunk);
+      read_row(in, rows[j * 8 + g], chunk);
       out[j][lane] = word(chunk + 4 * t);
     }
   }
@@ -65,11 +85,7 @@ Flow load_16(Warp& w, const Instr& in, Mask m) {
   uint8_t* rows[32];
   find_rows(w, in, m, static_cast<int>(8 * in.list_size), false, rows);
   uint8_t chunks[32][kRowBytes];
-  for (uint32_t i = 0; i < 8 * in.list_size; ++i) {
-    std::memcpy(chunks[i], rows[i], kRowBytes);
-    if (static_cast<Packing>(in.u[3]) == Packing::fp4) decompress_fp4(chunks[i]);
-    if (static_cast<Packing>(in.u[3]) == Packing::fp6) decompress_fp6(chunks[i]);
-  }
+  for (uint32_t i = 0; i < 8 * in.list_size; ++i) read_row(in, rows[i], chunks[i]);
   for (uint32_t j = 0; j < in.list_size; ++j) {
     auto* d = w.out<uint32_t>(w.program->refs[in.list + j]);
     for (int lane = 0; lane < 32; ++lane) {

@@ -8,6 +8,7 @@
 #include "model/descriptors.h"
 #include "vsm/checker.h"
 #include "vsm/ops/common.h"
+#include "vsm/ops/decompress.h"
 #include "vsm/ops/families.h"
 #include "vsm/trace.h"
 
@@ -68,7 +69,8 @@ void for_cells(Warp& w, const Instr& in, const Transfer& t, bool write, F&& f) {
   int quarter = 32 * static_cast<int>(w.index % 4);
   uint32_t* tmem = w.cta->tmem_data();
   w.cta->cluster->traffic.count(Traffic::tensor, write, uint64_t{4} * 32 * in.list_size);
-  if (Trace* trace = w.cta->cluster->trace.get()) trace->note({{"address", address}, {"quarter", w.index % 4}});
+  if (Trace* trace = w.cta->cluster->trace.get())
+    trace->note({{"address", address}, {"quarter", w.index % 4}});
   const Ref* refs = &w.program->refs[in.list];
   int n = static_cast<int>(in.list_size), scale = t.packed ? 2 : 1;
   for (int r = 0; r < n; ++r) {
@@ -259,20 +261,9 @@ struct Copy {
   Unpack unpack = Unpack::none;
 };
 
-// 16 stored bytes to 16 elements of 8 bits: fp6 in bits 0-5, fp4 in bits 2-5 of each byte.
 void decompress(Unpack u, uint8_t* chunk) {
-  if (u == Unpack::none) return;
-  uint8_t out[16];
-  for (int i = 0; i < 16; ++i) {
-    if (u == Unpack::fp4) {
-      out[i] = static_cast<uint8_t>((chunk[i / 2] >> (4 * (i & 1)) & 15) << 2);
-    } else {
-      int bit = 6 * i;
-      uint32_t two = chunk[bit / 8] | static_cast<uint32_t>(chunk[std::min(bit / 8 + 1, 15)]) << 8;
-      out[i] = static_cast<uint8_t>(two >> (bit % 8) & 63);
-    }
-  }
-  std::memcpy(chunk, out, 16);
+  if (u == Unpack::fp4) decompress_fp4(chunk);
+  if (u == Unpack::fp6) decompress_fp6(chunk);
 }
 
 // Shared address of a 16-byte chunk: the K-major walk of ptx_contract 5.2, swizzled on the absolute address.
