@@ -498,8 +498,9 @@ fence.proxy.tensormap::generic.acquire.gpu [%rd1], 128;
 
 
 @pytest.mark.parametrize("in_shared", [False, True])
-def test_replaced_fields(in_shared: bool) -> None:
-    """From a map of other values, field by field, to the one that is wanted; the result is that of encoding it anew."""
+@pytest.mark.parametrize("from_nothing", [False, True])
+def test_replaced_fields(in_shared: bool, from_nothing: bool) -> None:
+    """From a map of other values, or from zeros, field by field; the result is that of encoding it anew."""
     want = tensor("FLOAT16", [70, 20, 6], [32, 12, 2], swizzle=2, estride=(1, 2, 1), offset=16)
     start = tensor("UINT8", [16, 4], [16, 1])
     at = [-3, 15, 4]
@@ -521,7 +522,8 @@ def test_replaced_fields(in_shared: bool) -> None:
     # The map lies in a buffer; its address in the kernel is that of the array.
     storage, out = np.zeros(256, np.uint8), np.zeros(BOX, np.uint8)
     storage = storage[-storage.ctypes.data % 128 :][:128]
-    storage[...] = np.frombuffer(dataclasses.replace(start, array=want.array).encode(0), np.uint8)
+    if not from_nothing:
+        storage[...] = np.frombuffer(dataclasses.replace(start, array=want.array).encode(0), np.uint8)
     m = module([POINTER.format(x) for x in ("map", "array", "out")], body)
     array = vsm.Struct(bytes(8), {0: (want.array, want.offset)})
     launch(m, storage, array, out)

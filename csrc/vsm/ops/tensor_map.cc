@@ -1,4 +1,5 @@
 // Tensor maps edited by kernels (PTX ISA 9.7.9.28, 9.7.13.15): tensormap.replace, tensormap.cp_fenceproxy.
+#include <algorithm>
 #include <iterator>
 
 #include "vsm/checker.h"
@@ -80,8 +81,10 @@ Flow replace(Warp& w, const Instr& in, Mask mask) {
     uint8_t* p = w.at(f.map.space, address_of(w, f.map, lane), sizeof(TensorMap), 64, lane, true);
     TensorMap m;
     std::memcpy(static_cast<void*>(&m), p, sizeof m);
+    // Kernels also make maps from nothing: 128 zeros, then every field (Triton's tensor descriptors).
+    if (std::all_of(p, p + sizeof m, [](uint8_t byte) { return byte == 0; })) m.magic = TensorMap::kMagic;
     if (m.magic != TensorMap::kMagic)
-      throw Fault{"the 128 bytes hold no tensor map that the host has encoded", lane};
+      throw Fault{"the 128 bytes hold neither a tensor map that the host has encoded nor zeros", lane};
     uint64_t v = w.read(f.value, f.wide, lane);
     if (v > kMost[f.field])
       throw Fault{"new value of the field is " + std::to_string(v) + ", allowed: up to " +
