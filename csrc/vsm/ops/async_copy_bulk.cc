@@ -32,7 +32,7 @@ void combine(const BulkCopy& f, uint8_t* to, const uint8_t* from, uint32_t bytes
   } else if (byte_mask != 0xffff) {
     for (uint32_t at = 0; at < bytes; ++at)
       if (byte_mask >> at % kGrain & 1) to[at] = from[at];
-  } else {
+  } else if (bytes) {
     std::memmove(to, from, bytes);
   }
 }
