@@ -91,6 +91,12 @@ def test_blocks_redeclare_registers_and_labels() -> None:
     assert run(body)[:2] == [22, 1]
 
 
+def test_directives_may_touch() -> None:
+    """CUDA's headers write `{.reg.b16 x;` in their inline assembly."""
+    body = "{.reg.b32 x; .shared.align 16 .b8 s[16]; mov.b32 x, 4; st.shared.b32 [s+4], x; ld.shared.b32 %r0, [s+4];}"
+    assert run(f"{body} st.global.b32 [%out], %r0;")[0] == 4
+
+
 def test_names_are_found_in_the_innermost_block() -> None:
     """A range %r<3> in a block hides its own names only."""
     body = "mov.b32 %r5, 5; { .reg .b32 %r<3>; mov.b32 %r2, 2; add.s32 %r2, %r2, %r5; st.global.b32 [%out], %r2; }"

@@ -80,7 +80,7 @@ class Lexer {
       while (true) {
         if (word_char(at(pos_))) {
           ++pos_;
-        } else if (at(pos_) == '.' && word_char(at(pos_ + 1))) {
+        } else if (c != '.' && at(pos_) == '.' && word_char(at(pos_ + 1))) {  // `.reg.b16` is two directives
           pos_ += 2;
         } else if (at(pos_) == ':' && at(pos_ + 1) == ':' && word_char(at(pos_ + 2))) {
           pos_ += 3;
