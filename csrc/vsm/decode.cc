@@ -155,7 +155,7 @@ uint64_t Linker::offset_of(const Variable& v) {
 }
 
 void Linker::add_function(const Function& f) {
-  if (std::find(functions_.begin(), functions_.end(), &f) == functions_.end()) functions_.push_back(&f);
+  if (known_.insert(&f).second) functions_.push_back(&f);
 }
 
 Program Linker::run() {

@@ -63,6 +63,7 @@ class Linker {
   const Module& module_;
   Program program_;
   std::vector<const Function*> functions_;
+  std::set<const Function*> known_;  // those in functions_
   std::map<const Function*, std::set<const Function*>> calls_;
   std::map<const Function*, std::vector<uint32_t>> starts_;  // per statement: its first instruction
   std::map<std::pair<const Function*, int>, Ref> registers_;
