@@ -7,6 +7,7 @@ and design section 5 (OQ numbers), not from the package.
 
 from __future__ import annotations
 
+import inspect
 from collections.abc import Callable
 from typing import Any
 
@@ -18,6 +19,7 @@ import pytest
 from base_calls import Call, assert_exact, changed, leaves, legal_call, made, refuse, with_leaves
 
 import jax_tcgen05 as tc
+from jax_tcgen05.contract import read_call
 
 S, R, TLane, TCol = tc.S, tc.R, tc.TLane, tc.TCol
 Make = Callable[[], Call]
@@ -359,3 +361,10 @@ def test_negation_accepted(kind):
     assert_exact(call | {"neg_b": np.True_})
     both = tc.mma(**call | {"neg_a": True, "neg_b": True})
     np.testing.assert_array_equal(both.leaf, tc.mma(**call).leaf)
+
+
+def test_the_call_is_read_as_mma_spells_it():
+    def spelled(function):
+        return [(p.name, p.kind, p.default) for p in inspect.signature(function).parameters.values()]
+
+    assert spelled(read_call) == spelled(tc.mma)
