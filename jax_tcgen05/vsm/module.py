@@ -271,7 +271,7 @@ class Module:
             schedule,
             check == "strict",
             int(step_limit),
-            threads or os.cpu_count() or 1,
+            min(int(threads or os.cpu_count() or 1), 1024),
             sink,
             progress,
         )
