@@ -305,7 +305,7 @@ TCGEN05_VARIANTS(signs_variant, SignsArgs, all_signs)
 }  // namespace
 
 void run_kernel(const KernelArgs& args) {
-  if (!run_fused_avx512(args)) run_variant(args);
+  if (!run_avx512(args)) run_variant(args);
 }
 
 void add_signs(const SignsArgs& args) { signs_variant(args); }

@@ -26,8 +26,8 @@ struct KernelArgs {
 
 void run_kernel(const KernelArgs& args);
 
-// The same for the fused kinds where the processor has AVX-512; false: nothing done.
-bool run_fused_avx512(const KernelArgs& args);
+// The same for all kinds but i8 where the processor has AVX-512; false: nothing done.
+bool run_avx512(const KernelArgs& args);
 
 // sum[lane] += the products of one row with a block of columns, of `Block::signs`, in IEEE arithmetic.
 struct SignsArgs {

@@ -1,4 +1,4 @@
-// The fused kinds on AVX-512, by intrinsics: masks, embedded rounding and half conversions save a third
+// All kinds but i8 on AVX-512, by intrinsics: masks, embedded rounding and half conversions save a third
 // of what the compiler makes of kernels.cc.
 #include "model/dispatch.h"
 #include "model/kernels.h"
@@ -129,8 +129,9 @@ TCGEN05_AVX512 inline uint32_t small_tops(const Columns& columns, bool wide_row,
 
 template <int kK, bool kHalf>
 TCGEN05_AVX512 inline uint32_t fused_row(const KernelArgs& args, const Columns& columns, int row,
-                                         int32_t a_shift, const __m512i* c, uint32_t* d) {
+                                         const __m512i* c, uint32_t* d) {
   const Block& b = *columns.block;
+  const int32_t a_shift = args.a->shift[row] + (args.a_scales ? args.a_scales->exponent[0][row] : 0);
   const int8_t* a_exponent = &args.a->exponent[0][row];
   __m256i tops = _mm256_set1_epi8(-128);
 #pragma GCC unroll 16
@@ -162,8 +163,93 @@ TCGEN05_AVX512 inline uint32_t fused_row(const KernelArgs& args, const Columns& 
   return slow;
 }
 
+// Cuts an exactly scaled float to an integer and adds it to both halves of an exact sum in doubles.
+TCGEN05_AVX512 inline void add_cut(__m512 value, __m512i power, __m512d* total) {
+  const __m512 moved = _mm512_mul_ps(value, _mm512_castsi512_ps(_mm512_slli_epi32(power, 23)));
+  const __m512 whole = _mm512_roundscale_ps(moved, _MM_FROUND_TO_ZERO | _MM_FROUND_NO_EXC);
+  total[0] = _mm512_add_pd(total[0], _mm512_cvtps_pd(_mm512_castps512_ps256(whole)));
+  total[1] = _mm512_add_pd(total[1], _mm512_cvtps_pd(_mm512_extractf32x8_ps(whole, 1)));
+}
+
+// 16 columns of one row of the FP4 block-scaled kinds: as grouped_row of kernels.cc.
+TCGEN05_AVX512 inline __m512i grouped_half(const KernelArgs& args, int row, int lane, __m512i c_bits,
+                                           __mmask16& slow) {
+  const Block& b = *args.b;
+  const __m512i magnitude = _mm512_slli_epi32(c_bits, 1), field = _mm512_srli_epi32(magnitude, 24);
+  const __mmask16 nonzero = _mm512_test_epi32_mask(magnitude, magnitude);
+  slow = _mm512_mask_cmpgt_epu32_mask(nonzero, _mm512_sub_epi32(field, splat(1)), splat(253));
+  __m512i top = _mm512_mask_sub_epi32(splat(kGroupedFloor), nonzero, field, splat(127));
+  __m512 terms[kGroups];
+  __m512i exponents[kGroups];
+#pragma GCC unroll 4
+  for (int group = 0; group < kGroups; ++group) {
+    __m512 sum = _mm512_setzero_ps();
+#pragma GCC unroll 16
+    for (int k = group * kGroup; k < (group + 1) * kGroup; ++k) {
+      sum = _mm512_fmadd_ps(_mm512_set1_ps(args.a->value[k][row]), _mm512_load_ps(b.value[k] + lane), sum);
+    }
+    const __m512 scale = _mm512_mul_ps(_mm512_load_ps(args.b_scales->significand[group] + lane),
+                                       _mm512_set1_ps(args.a_scales->significand[group][row]));
+    const __m256i elements = _mm256_load_si256(reinterpret_cast<const __m256i*>(b.nonzero[group] + lane));
+    const __mmask16 products = _mm256_test_epi16_mask(
+        elements, _mm256_set1_epi16(static_cast<int16_t>(args.a->nonzero[group][row])));
+    const __mmask16 live = _mm512_mask_cmp_ps_mask(products, scale, _mm512_setzero_ps(), _CMP_NEQ_OQ);
+    exponents[group] = _mm512_add_epi32(_mm512_load_si512(args.b_scales->exponent[group] + lane),
+                                        splat(args.a_scales->exponent[group][row]));
+    terms[group] = _mm512_mul_ps(sum, scale);
+    top = _mm512_mask_max_epi32(top, live, top, exponents[group]);
+  }
+  // Powers of two as exponent fields, clamped where everything is cut away and where a dead group is 0
+  // anyway.
+  const __m512i lowest = splat(1), highest = splat(127 + 64);
+  const int fraction = args.arithmetic->scale == ScaleFormat::ue4m3 ? 6 : 0;
+  __m512d total[2] = {_mm512_setzero_pd(), _mm512_setzero_pd()};
+  const __m512i base = _mm512_sub_epi32(splat(127 + kGroupedFractionBits), top);
+#pragma GCC unroll 4
+  for (int group = 0; group < kGroups; ++group) {
+    const __m512i power = _mm512_add_epi32(_mm512_sub_epi32(base, splat(fraction)), exponents[group]);
+    add_cut(terms[group], _mm512_min_epi32(_mm512_max_epi32(power, lowest), highest), total);
+  }
+  // C as a number in [1, 2) with its own exponent.
+  const __m512i one =
+      _mm512_or_epi32(_mm512_and_epi32(c_bits, splat(static_cast<int32_t>(0x807FFFFF))), splat(127 << 23));
+  const __m512 c = _mm512_maskz_mov_ps(nonzero, _mm512_castsi512_ps(one));
+  const __m512i c_power = _mm512_add_epi32(base, _mm512_sub_epi32(field, splat(127)));
+  add_cut(c, _mm512_min_epi32(_mm512_max_epi32(c_power, lowest), highest), total);
+  const __m256 low = _mm512_cvt_roundpd_ps(total[0], _MM_FROUND_TO_ZERO | _MM_FROUND_NO_EXC);
+  const __m256 high = _mm512_cvt_roundpd_ps(total[1], _MM_FROUND_TO_ZERO | _MM_FROUND_NO_EXC);
+  const __m512i bits = _mm512_castps_si512(_mm512_insertf32x8(_mm512_castps256_ps512(low), high, 1));
+  const __m512i size = _mm512_and_epi32(bits, splat(INT32_MAX));
+  const __mmask16 some = _mm512_test_epi32_mask(size, size);
+  const __m512i moved = scaled(size, _mm512_sub_epi32(top, splat(kGroupedFractionBits)));
+  slow |= _mm512_mask_cmpge_epu32_mask(some, _mm512_sub_epi32(moved, splat(0x00800000)), splat(0x7F000000));
+  return _mm512_maskz_or_epi32(some, moved, _mm512_and_epi32(bits, splat(INT32_MIN)));
+}
+
+struct GroupedRow {
+  TCGEN05_AVX512 uint32_t operator()(const KernelArgs& args, const Columns& columns, int row,
+                                     const __m512i* c, uint32_t* d) const {
+    uint32_t slow = 0;
+    for (int h = 0; h < kHalves; ++h) {
+      __mmask16 marked;
+      const __m512i out = grouped_half(args, row, h * kWidth, c[h], marked);
+      _mm512_mask_storeu_epi32(d + h * kWidth, columns.live[h], out);
+      slow |= static_cast<uint32_t>(marked & columns.live[h]) << (h * kWidth);
+    }
+    return slow;
+  }
+};
+
 template <int kK, bool kHalf>
-TCGEN05_AVX512 void fused_rows(const KernelArgs& args) {
+struct FusedRow {
+  TCGEN05_AVX512 uint32_t operator()(const KernelArgs& args, const Columns& columns, int row,
+                                     const __m512i* c, uint32_t* d) const {
+    return fused_row<kK, kHalf>(args, columns, row, c, d);
+  }
+};
+
+template <typename Row>
+TCGEN05_AVX512 void all_rows(const KernelArgs& args) {
   Columns columns;
   columns.block = args.b;
   const uint32_t live = args.columns == kBlock ? ~0u : (1u << args.columns) - 1;
@@ -185,8 +271,7 @@ TCGEN05_AVX512 void fused_rows(const KernelArgs& args) {
       c[0] = _mm512_maskz_loadu_epi32(columns.live[0], d);
       c[1] = _mm512_maskz_loadu_epi32(columns.live[1], d + kWidth);
     }
-    const int32_t a_shift = args.a->shift[row] + (args.a_scales ? args.a_scales->exponent[0][row] : 0);
-    uint32_t slow = fused_row<kK, kHalf>(args, columns, row, a_shift, c, d) | columns.special;
+    uint32_t slow = Row()(args, columns, row, c, d) | columns.special;
     if ((special_rows >> row) & 1) slow = live;
     if (slow == 0) continue;
     uint32_t before[kBlock];
@@ -198,16 +283,18 @@ TCGEN05_AVX512 void fused_rows(const KernelArgs& args) {
 
 }  // namespace
 
-bool run_fused_avx512(const KernelArgs& args) {
+bool run_avx512(const KernelArgs& args) {
   const Arithmetic& arithmetic = *args.arithmetic;
-  if (!has_avx512() || arithmetic.integer() || arithmetic.grouped) return false;
+  if (!has_avx512() || arithmetic.integer()) return false;
   const bool half = arithmetic.d == Accumulator::f16;
-  if (arithmetic.k == 8) {
-    fused_rows<8, false>(args);
+  if (arithmetic.grouped) {
+    all_rows<GroupedRow>(args);
+  } else if (arithmetic.k == 8) {
+    all_rows<FusedRow<8, false>>(args);
   } else if (arithmetic.k == 16) {
-    half ? fused_rows<16, true>(args) : fused_rows<16, false>(args);
+    half ? all_rows<FusedRow<16, true>>(args) : all_rows<FusedRow<16, false>>(args);
   } else {
-    half ? fused_rows<32, true>(args) : fused_rows<32, false>(args);
+    half ? all_rows<FusedRow<32, true>>(args) : all_rows<FusedRow<32, false>>(args);
   }
   return true;
 }
@@ -217,7 +304,7 @@ bool run_fused_avx512(const KernelArgs& args) {
 #else
 
 namespace tcgen05::model {
-bool run_fused_avx512(const KernelArgs&) { return false; }
+bool run_avx512(const KernelArgs&) { return false; }
 }  // namespace tcgen05::model
 
 #endif
