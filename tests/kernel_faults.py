@@ -33,7 +33,7 @@ BATCH = 2  # elements, one after the other in one CTA (pair): what the first lea
 @lru_cache
 def texts() -> Mapping[str, str]:
     """Each kernel's own module, by name; empty without built kernels."""
-    out = {}
+    out: dict[str, str] = {}
     for path in sorted(DATA.iterdir(), key=lambda p: p.name):
         if not path.name.endswith(".ptx"):
             continue
@@ -125,7 +125,14 @@ def prepare(name: str) -> Launch:
     params[offsets["Params.pitch"] - 4 : offsets["Params.pitch"] + 4] = np.array([32, 144], "<u4").tobytes()
     flat = result.reshape(-1).view(np.uint8)
     return Launch(
-        name, arguments, inputs, flat, memory, bytes(params), record["shared_bytes"], want.reshape(-1).view(np.uint8)
+        name,
+        arguments,
+        inputs,
+        flat,
+        memory,
+        bytes(params),
+        record["shared_bytes"],
+        want.reshape(-1).view(np.uint8),
     )
 
 

@@ -67,6 +67,17 @@ class Entry:
         """Opcodes that begin with `prefix`, sorted."""
         return sorted(self.instructions[i].opcode for i in self.find(prefix))
 
+    def reachable(self, start: int) -> set[int]:
+        """Indices that some path from `start` reaches; conditions of branches are not looked at."""
+        seen: set[int] = set()
+        todo = list(self.successors[start])
+        while todo:
+            index = todo.pop()
+            if index not in seen:
+                seen.add(index)
+                todo += self.successors[index]
+        return seen
+
     def bypass(self, first: Sequence[int], last: str, between: Sequence[str]) -> str | None:
         """A path from one of the indices `first` to a `last` that lacks one of `between`, in this order, or None.
 

@@ -267,7 +267,7 @@ def test_bulk_copy_to_another_cta(op: str, dtype: Any) -> None:
         + init_barrier(SIZE)
         + f"""
 mov.u32 %r20, %cluster_ctarank; xor.b32 %r21, %r20, 1;
-setp.eq.u32 %p3, %r20, 1;
+setp.eq.and.u32 %p3, %r20, 1, %p0;
 @%p3 ld.shared.u32 %r22, [%r1]; @%p3 add.u32 %r22, %r22, 77; @%p3 st.shared.u32 [%r1], %r22;
 fence.proxy.async;
 @%p0 mbarrier.arrive.expect_tx.shared.b64 _, [%r2], 64;

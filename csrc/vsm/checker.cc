@@ -58,7 +58,7 @@ uint32_t Checker::add_entity(Kind kind, uint32_t warp) {
 }
 
 Epoch Checker::now(const Warp& w, uint32_t entity) const {
-  return {entity, entities_[entity].number, pc_of(w)};
+  return {entity, entities_[entity].number, pc_of(w), 0};
 }
 
 // What the warp does from now on is not part of what it has released.
@@ -82,7 +82,8 @@ std::string register_name(const Program& p, Ref r) {
 void Checker::check_guard(Warp& w, const Instr& in, Mask lanes) {
   if (in.predicate & kConstantRef) return;
   if (Mask bad = lanes & ~state(w).defined[in.predicate / 4])
-    throw Fault{register_name(*w.program, in.predicate) + " decides here and has no defined value", first_lane(bad)};
+    throw Fault{register_name(*w.program, in.predicate) + " decides here and has no defined value",
+                first_lane(bad)};
 }
 
 void Checker::before(Warp& w, const Instr& in, Mask m) {
@@ -126,13 +127,27 @@ void Checker::arrive(Warp& w, Meeting& at, bool relaxed) {
   tick(w);
 }
 
-void Checker::wait(Warp& w, const Meeting& at, bool relaxed) {
+void Checker::wait(Warp& w, const Meeting& at, bool relaxed, Mask lanes) {
   WarpState& s = state(w);
+  for_lanes(lanes, [&](int i) { s.lanes[static_cast<size_t>(i)].fill(entities_[entity_of(w)].number); });
+  tick(w);
   Knowledge& memory = relaxed ? s.pending : s.known;
   join(memory.memory, at.done.memory);
   join(memory.proxy, at.done.proxy);
   join(s.known.tensor, at.done.tensor);
   join(s.known.issued, at.done.issued);
+}
+
+void Checker::warp_sync(Warp& w, Mask members) {
+  WarpState& s = state(w);
+  std::array<uint32_t, 32> all{};
+  for_lanes(members, [&](int i) {
+    const auto& row = s.lanes[static_cast<size_t>(i)];
+    for (size_t j = 0; j < 32; ++j) all[j] = std::max(all[j], row[j]);
+  });
+  for_lanes(members, [&](int i) { all[static_cast<size_t>(i)] = entities_[entity_of(w)].number; });
+  for_lanes(members, [&](int i) { s.lanes[static_cast<size_t>(i)] = all; });
+  tick(w);
 }
 
 Meeting& Checker::barrier(const Cta& cta, uint32_t id) { return barriers_[cta.rank][id]; }
@@ -165,7 +180,7 @@ void Checker::after_thread_sync(Warp& w) {
 }
 
 void Checker::release(Warp& w, uint64_t location) {
-  Meeting& at = strong_[location];
+  Meeting& at = strong_[location % kStrongLocations];
   arrive(w, at, false);
   complete(at);
 }
@@ -173,7 +188,7 @@ void Checker::release(Warp& w, uint64_t location) {
 // ---- mbarriers ----
 
 void Checker::mbarrier_init(Warp& w, uint32_t address, int lane) {
-  shared_at(w, address, 8, lane, Touch::store);
+  shared_at(w, address, 8, lane, Touch::store, true);
   Cell* cells = shared_cells(w.shared_owner(address, lane)) + (address & kSharedOffsetMask);
   for (int i = 0; i < 8; ++i) cells[i].tag |= kObjectFlag;
   Barrier& b = mbarriers_[address];
@@ -184,19 +199,22 @@ void Checker::mbarrier_inval(Warp& w, uint32_t address, int lane) {
   mbarrier(w, address, lane);
   Cell* cells = shared_cells(w.shared_owner(address, lane)) + (address & kSharedOffsetMask);
   for (int i = 0; i < 8; ++i) cells[i].tag &= ~kObjectFlag;
-  shared_at(w, address, 8, lane, Touch::atomic);
+  shared_at(w, address, 8, lane, Touch::atomic, true);
 }
 
 Meeting& Checker::mbarrier(Warp& w, uint32_t address, int lane) {
   Barrier& b = mbarriers_[address];
-  if (b.init.entity && b.init.entity != entity_of(w) && known(state(w).known.memory, b.init.entity) < b.init.number)
-    throw Fault{"the mbarrier at " + hex(address) + " is used without a barrier behind its initialisation by " +
-                    who(b.init.entity) + " (" + source(b.init.pc) + ")",
+  if (b.init.entity && b.init.entity != entity_of(w) &&
+      known(state(w).known.memory, b.init.entity) < b.init.number)
+    throw Fault{"the mbarrier at " + hex(address) +
+                    " is used without a barrier behind its initialisation by " + who(b.init.entity) + " (" +
+                    source(b.init.pc) + ")",
                 lane};
   return b.meeting;
 }
 
 void Checker::mbarrier_arrive(uint32_t address, const Knowledge& with) {
+  arrives(address);
   join(mbarriers_[address].meeting.arriving, with);
 }
 
@@ -208,6 +226,13 @@ bool Checker::answers_not_yet(Warp& w, uint32_t address, uint32_t parity) {
 
 void Checker::answered(Warp& w, uint32_t address, uint32_t parity) {
   state(w).polled.erase({address, parity});
+}
+
+void Checker::arrives(uint32_t address) const {
+  const Cta& cta = *cluster_.ctas[address >> kRankShift];
+  if (!cta.live_threads)
+    throw Fault{"shared memory at " + hex(address) + " is reached when all threads of its CTA have exited",
+                -1};
 }
 
 // ---- messages ----

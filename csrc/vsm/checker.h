@@ -1,12 +1,15 @@
 // Strict mode: reports what hardware does not tell. docs/vsm.md, "Strict mode", says by which rules.
 //
-// Who is ordered before whom is kept in vector clocks. Their entities are warps (accesses of the generic proxy),
-// and for asynchronous work its issuers: a warp's tcgen05.ld and .st, a thread's tcgen05.mma and .cp, a warp's
-// cp.async, an mbarrier's copies. Works of one entity are numbered; a clock holds, per entity, the last number known.
+// Who is ordered before whom is kept in vector clocks. Their entities are warps (accesses of the generic
+// proxy), and for asynchronous work its issuers: a warp's tcgen05.ld and .st, a thread's tcgen05.mma and .cp,
+// a warp's cp.async, an mbarrier's copies. Works of one entity are numbered; a clock holds, per entity, the
+// last number known.
 #pragma once
 
+#include <array>
 #include <cstdint>
 #include <cstdlib>
+#include <deque>
 #include <map>
 #include <memory>
 #include <set>
@@ -47,6 +50,7 @@ struct Epoch {
   uint32_t entity;  // 0: none
   uint32_t number;
   uint32_t pc;  // its instruction
+  Mask lanes;   // of a warp's generic access; 0: of the warp as a whole
 };
 
 // An asynchronous access that is being checked.
@@ -72,12 +76,15 @@ class Checker {
   void arrive(Warp& w, Meeting& at, bool relaxed);
   void arrive(const Knowledge& with, Meeting& at);
   void complete(Meeting& at) { at.done = at.arriving; }
-  void wait(Warp& w, const Meeting& at, bool relaxed);
+  void wait(Warp& w, const Meeting& at, bool relaxed, Mask lanes);
+  void warp_sync(Warp& w, Mask members);
   Meeting& barrier(const Cta& cta, uint32_t id);
   Meeting& cluster_barrier() { return cluster_barrier_; }
-  // Accesses that synchronise (atomics, .relaxed and stronger, .volatile) are taken as acquire and release, which
-  // reports less than it might and nothing that is right.
-  void acquire(Warp& w, uint64_t location) { wait(w, strong_[location], false); }
+  // Accesses that synchronise (atomics, .relaxed and stronger, .volatile) are taken as acquire and release,
+  // which reports less than it might and nothing that is right.
+  void acquire(Warp& w, uint64_t location, int lane) {
+    wait(w, strong_[location % kStrongLocations], false, Mask{1} << lane);
+  }
   void release(Warp& w, uint64_t location);
   void memory_fence(Warp& w);
   void proxy_fence(Warp& w);
@@ -87,23 +94,27 @@ class Checker {
   // mbarriers, by shared address.
   void mbarrier_init(Warp& w, uint32_t address, int lane);
   void mbarrier_inval(Warp& w, uint32_t address, int lane);
-  // The object at `address`, which must be initialised before in causality order; `done` of its meeting is current.
+  // The object at `address`, which must be initialised before in causality order; `done` of its meeting is
+  // current.
   Meeting& mbarrier(Warp& w, uint32_t address, int lane);
-  void mbarrier_arrive(uint32_t address, const Knowledge& with);  // of an asynchronous work, when it is complete
+  void mbarrier_arrive(uint32_t address,
+                       const Knowledge& with);  // of an asynchronous work, when it is complete
   void mbarrier_complete(uint32_t address);
   // try_wait may answer "not yet": true the first time that a warp asks in vain.
   bool answers_not_yet(Warp& w, uint32_t address, uint32_t parity);
   void answered(Warp& w, uint32_t address, uint32_t parity);
 
   // Shared memory, generic proxy.
-  void shared(Warp& w, const Instr& in, Space space, const uint64_t* addresses, uint32_t bytes, Mask m, Touch touch);
-  void shared_at(Warp& w, uint32_t address, uint32_t bytes, int lane, Touch touch);
+  void shared(Warp& w, const Instr& in, Space space, const uint64_t* addresses, uint32_t bytes, Mask m,
+              Touch touch);
+  void shared_at(Warp& w, uint32_t address, uint32_t bytes, int lane, Touch touch, bool whole_warp = false);
+  // The same of any space, by the warp as a whole.
   void touch(Warp& w, Space space, uint64_t address, uint32_t bytes, int lane, Touch touch);
   // ... asynchronous work, at its issue.
   void shared_async(Warp& w, uint32_t address, uint32_t bytes, int lane, const AsyncAccess& a);
 
-  // Asynchronous copies (checker_copies.cc). The number of a copy goes to `copied` when it takes effect, in front
-  // of its complete_tx; `copy_from` follows `copy_into` when the source is shared memory, too.
+  // Asynchronous copies (checker_copies.cc). The number of a copy goes to `copied` when it takes effect, in
+  // front of its complete_tx; `copy_from` follows `copy_into` when the source is shared memory, too.
   uint32_t copy_into(Warp& w, uint32_t to, uint32_t bytes, uint32_t barrier, int lane,
                      CopyKind kind = CopyKind::copy);
   void copy_from(Warp& w, uint32_t from, uint32_t bytes, uint32_t barrier, int lane);
@@ -130,6 +141,8 @@ class Checker {
   void wait_stores(Warp& w);
   Knowledge commit(Warp& w, int lane);
 
+  // An asynchronous work reaches the shared memory at `address` now: its CTA must still be there.
+  void arrives(uint32_t address) const;
   // After the last thread has exited.
   void finish();
 
@@ -146,10 +159,11 @@ class Checker {
     Knowledge fenced;      // what a relaxed operation releases
     Knowledge pending;     // what relaxed operations have acquired
     std::vector<Mask> defined;
-    std::set<std::pair<uint32_t, uint32_t>> polled;  // (mbarrier, parity) that were asked in vain
+    std::array<std::array<uint32_t, 32>, 32> lanes{};  // [i][j]: accesses of lane j that lane i comes after
+    std::set<std::pair<uint32_t, uint32_t>> polled;    // (mbarrier, parity) that were asked in vain
   };
-  // A byte of shared memory or a cell of tensor memory: the last write and the reads since then; more than one
-  // are in readers_[read.number], with read.entity kMany.
+  // A byte of shared memory or a cell of tensor memory: the last write and the reads since then; more than
+  // one are in readers_[read.number], with read.entity kMany.
   struct Cell {
     Epoch write, read;
     uint32_t tag;  // of tensor memory: AsyncAccess::tag; of shared memory: flags
@@ -166,7 +180,8 @@ class Checker {
     Epoch init;
     uint32_t copies = 0, stores = 0;  // entities of the works that it counts
   };
-  // Two stores without order are harmless if they store the same: known when the second one has been executed.
+  // Two stores without order are harmless if they store the same: known when the second one has been
+  // executed.
   struct Suspect {
     const uint8_t* at;
     uint8_t before;
@@ -174,7 +189,7 @@ class Checker {
   };
   struct Groups {
     uint32_t entity = 0;
-    std::vector<uint32_t> ends;  // per committed group: its last number
+    std::deque<uint32_t> ends;  // per committed group that may be pending: its last number
   };
 
   uint32_t index(const Warp& w) const;
@@ -193,7 +208,7 @@ class Checker {
   Epoch now(const Warp& w, uint32_t entity) const;
   void tick(Warp& w);
 
-  void add_read(Cell& c, const Epoch& e, const Clock& before);
+  void add_read(Cell& c, const Epoch& e, const Clock& before, const WarpState& s);
   template <class F>
   void for_reads(const Cell& c, F&& f) const {
     if (c.read.entity == kMany) {
@@ -204,9 +219,11 @@ class Checker {
   }
   void set_write(Cell& c, const Epoch& e);
   // Whether an access comes before what the warp does now.
-  bool before_generic(const WarpState& s, uint32_t self, const Epoch& e) const {
-    return e.entity == self || known(s.known.memory, e.entity) >= e.number;
+  bool before_generic(const WarpState& s, const Epoch& now, const Epoch& e) const {
+    return e.entity == now.entity ? before_lanes(s, now.lanes, e)
+                                  : known(s.known.memory, e.entity) >= e.number;
   }
+  static bool before_lanes(const WarpState& s, Mask lanes, const Epoch& e);
   bool in_async_proxy(const Epoch& e) const {
     Kind k = entities_[e.entity].kind;
     return k != Kind::warp && k != Kind::cp_async;
@@ -221,8 +238,8 @@ class Checker {
   std::string who(uint32_t entity) const;
   std::string why_not(const WarpState& s, const Epoch& e, bool async) const;
   std::string why_not_tensor(const WarpState& s, const Epoch& e) const;
-  [[noreturn]] void tensor_fault(Warp& w, const Cta& cta, int row, int column, const char* now, const char* then,
-                                 const Epoch& e, int lane);
+  [[noreturn]] void tensor_fault(Warp& w, const Cta& cta, int row, int column, const char* now,
+                                 const char* then, const Epoch& e, int lane);
 
   Cluster& cluster_;
   uint32_t warps_per_cta_ = 0;
@@ -234,9 +251,10 @@ class Checker {
   std::vector<std::array<Meeting, 16>> barriers_;  // per CTA
   Meeting cluster_barrier_;
   std::map<uint32_t, Barrier> mbarriers_;
-  std::unordered_map<uint64_t, Meeting> strong_;  // locations of strong accesses
+  static constexpr uint64_t kStrongLocations = 4093;  // more share a meeting, which hides a little
+  std::unordered_map<uint64_t, Meeting> strong_;      // locations of strong accesses
   std::unordered_map<uint64_t, uint32_t> tensor_entities_;
-  std::map<std::pair<uint32_t, bool>, Groups> groups_;  // (thread, bulk)
+  std::map<std::pair<uint32_t, bool>, Groups> groups_;             // (thread, bulk)
   std::map<std::pair<uint32_t, uint32_t>, uint32_t> allocations_;  // (rank, column): instruction
   std::vector<std::pair<Ref, int>> undefined_;
   std::vector<Suspect> suspects_;

@@ -1,5 +1,5 @@
-// Strict mode: asynchronous copies. Those that complete at an mbarrier are numbered per mbarrier, those that complete in
-// groups per thread.
+// Strict mode: asynchronous copies. Those that complete at an mbarrier are numbered per mbarrier, those that
+// complete in groups per thread.
 #include "vsm/checker.h"
 
 namespace tcgen05::vsm {
@@ -23,6 +23,7 @@ void Checker::copy_from(Warp& w, uint32_t from, uint32_t bytes, uint32_t barrier
 }
 
 void Checker::copied(uint32_t barrier, uint32_t number, CopyKind kind) {
+  arrives(barrier);
   Barrier& b = mbarriers_[barrier];
   uint32_t entity = kind == CopyKind::store ? b.stores : b.copies;
   raise(b.meeting.arriving.memory, entity, number);
@@ -52,8 +53,10 @@ void Checker::group_commit(Warp& w, int lane, bool bulk) {
 
 void Checker::group_wait(Warp& w, int lane, bool bulk, uint64_t pending) {
   Groups& g = groups(w, lane, bulk);
-  if (g.ends.size() > pending)
-    raise(state(w).known.memory, g.entity, g.ends[g.ends.size() - 1 - static_cast<size_t>(pending)]);
+  while (g.ends.size() > pending) {
+    raise(state(w).known.memory, g.entity, g.ends.front());
+    g.ends.pop_front();
+  }
 }
 
 Knowledge Checker::group_completion(Warp& w, int lane) {

@@ -1,4 +1,5 @@
-// Strict mode: tensor memory, cell by cell, and what the tensor cores read (PTX ISA 9.7.16.6; ptx_contract 13.4).
+// Strict mode: tensor memory, cell by cell, and what the tensor cores read (PTX ISA 9.7.16.6;
+// ptx_contract 13.4).
 #include "vsm/checker.h"
 
 namespace tcgen05::vsm {
@@ -28,11 +29,12 @@ void Checker::allocate(Warp& w, uint32_t column, uint32_t columns) {
   for (int row = 0; row < kRows; ++row)
     for (uint32_t c = column; c < column + columns; ++c) {
       Cell& cell = tensor_cell(cta, row, static_cast<int>(c));
-      set_write(cell, {0, 0, 0});
+      set_write(cell, {0, 0, 0, 0});
     }
 }
 
-// dealloc is synchronous: it comes after the warp's own ld and st, and after everything that is complete before it.
+// dealloc is synchronous: it comes after the warp's own ld and st, and after everything that is complete
+// before it.
 void Checker::deallocate(Warp& w, uint32_t column, uint32_t columns, int lane) {
   const Cta& cta = *w.cta;
   const WarpState& s = state(w);
@@ -60,18 +62,18 @@ void Checker::finish() {
     uint16_t owner = cta.allocator.owner[at.second / 32];
     uint32_t columns = 0;
     for (uint16_t o : cta.allocator.owner) columns += 32 * (o == owner);
-    throw ExecutionError(
-        "tensor memory is not deallocated: the threads of CTA (" + std::to_string(cta.id.x) + ", " +
-        std::to_string(cta.id.y) + ", " + std::to_string(cta.id.z) + ") have exited and " +
-        std::to_string(columns) + " columns from column " + std::to_string(at.second) +
-        " on are still allocated\n  by " + source(pc));
+    throw ExecutionError("tensor memory is not deallocated: the threads of CTA (" + std::to_string(cta.id.x) +
+                         ", " + std::to_string(cta.id.y) + ", " + std::to_string(cta.id.z) +
+                         ") have exited and " + std::to_string(columns) + " columns from column " +
+                         std::to_string(at.second) + " on are still allocated\n  by " + source(pc));
   }
 }
 
 // ---- accesses ----
 
 uint32_t Checker::tensor_entity(const Warp& w, int lane) {
-  auto [found, added] = tensor_entities_.try_emplace(uint64_t{index(w)} * 32 + static_cast<uint64_t>(lane), 0);
+  auto [found, added] =
+      tensor_entities_.try_emplace(uint64_t{index(w)} * 32 + static_cast<uint64_t>(lane), 0);
   if (added) found->second = add_entity(Kind::tensor_core, index(w));
   return found->second;
 }
@@ -85,16 +87,20 @@ AsyncAccess Checker::tensor_load(Warp& w) { return begin(w, load_entity(w), 0); 
 AsyncAccess Checker::tensor_store(Warp& w) { return begin(w, store_entity(w), 0); }
 AsyncAccess Checker::tensor_copy(Warp& w, int lane) { return begin(w, tensor_entity(w, lane), kCopyTag); }
 
-void Checker::issued(Warp& w, const AsyncAccess& a) { raise(state(w).issued, a.epoch.entity, a.epoch.number); }
+void Checker::issued(Warp& w, const AsyncAccess& a) {
+  raise(state(w).issued, a.epoch.entity, a.epoch.number);
+}
 
 // Whether `e`, which read or (with `was_write`) wrote the cell, comes before the access `a` of the warp.
 bool Checker::before_tensor(const WarpState& s, const AsyncAccess& a, const Cell& c, const Epoch& e,
                             bool was_write) const {
   if (e.entity == a.epoch.entity && e.number == a.epoch.number) return true;
   if (known(s.tensor, e.entity) >= e.number) return true;
-  // Pairs that form a pipeline run in the order of issue: cp before mma, mma before mma with the same accumulator and
-  // shape; and what kernels take for granted: mma and cp behind an mma that reads what they write.
-  bool cores = entities_[e.entity].kind == Kind::tensor_core && entities_[a.epoch.entity].kind == Kind::tensor_core;
+  // Pairs that form a pipeline run in the order of issue: cp before mma, mma before mma with the same
+  // accumulator and shape; and what kernels take for granted: mma and cp behind an mma that reads what they
+  // write.
+  bool cores =
+      entities_[e.entity].kind == Kind::tensor_core && entities_[a.epoch.entity].kind == Kind::tensor_core;
   if (!cores || known(s.issued, e.entity) < e.number) return false;
   return !was_write || c.tag == kCopyTag || a.tag == kCopyTag || c.tag == a.tag;
 }
@@ -115,8 +121,8 @@ std::string Checker::why_not_tensor(const WarpState& s, const Epoch& e) const {
 
 void Checker::tensor_fault(Warp& w, const Cta& cta, int row, int column, const char* now, const char* then,
                            const Epoch& e, int lane) {
-  throw Fault{std::string(now) + " of " + place(cta, row, column) + " is not ordered after the " + then + " by " +
-                  who(e.entity) + " (" + source(e.pc) + "): " + why_not_tensor(state(w), e),
+  throw Fault{std::string(now) + " of " + place(cta, row, column) + " is not ordered after the " + then +
+                  " by " + who(e.entity) + " (" + source(e.pc) + "): " + why_not_tensor(state(w), e),
               lane};
 }
 
@@ -134,8 +140,9 @@ bool Checker::tensor_read(Warp& w, const AsyncAccess& a, Cta& cta, int row, int 
   Cell& c = tensor_cell(cta, row, column);
   if (!c.write.entity) return false;
   const WarpState& s = state(w);
-  if (!before_tensor(s, a, c, c.write, true)) tensor_fault(w, cta, row, column, "the read", "write", c.write, lane);
-  add_read(c, a.epoch, s.tensor);
+  if (!before_tensor(s, a, c, c.write, true))
+    tensor_fault(w, cta, row, column, "the read", "write", c.write, lane);
+  add_read(c, a.epoch, s.tensor, s);
   return true;
 }
 

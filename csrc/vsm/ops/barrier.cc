@@ -82,7 +82,7 @@ Flow bar(Warp& w, const Instr& in, Mask m) {
     }
   }
   g.stage = 0;
-  if (w.checker) w.checker->wait(w, w.checker->barrier(*w.cta, id), false);
+  if (w.checker) w.checker->wait(w, w.checker->barrier(*w.cta, id), false, m);
   if (in.u[0] == 2) {
     if (in.u[1] == 0) {
       auto* d = w.out<uint32_t>(in.dst);
@@ -150,7 +150,7 @@ Flow cluster_wait(Warp& w, const Instr&, Mask m) {
   });
   if (pending) return w.wait(kClusterWait, 0, c.barrier_generation);
   for_lanes(m, [&](int i) { w.lanes[static_cast<size_t>(i)].cluster_phase = 0; });
-  if (w.checker) w.checker->wait(w, w.checker->cluster_barrier(), false);
+  if (w.checker) w.checker->wait(w, w.checker->cluster_barrier(), false, m);
   return Flow::next;
 }
 
@@ -180,11 +180,27 @@ Flow proxy_fence(Warp& w, const Instr&, Mask) {
 void decode_fence(Decoder& d) {
   bool proxy = d.take("proxy");
   bool async = !d.take_prefix("async").empty(), global = d.take("global");
-  for (std::string_view m :
-       {"sc", "acq_rel", "acquire", "release", "cta", "cluster", "gpu", "sys", "gl", "proxy", "alias", "async",
-        "async::generic", "global", "shared::cta", "shared::cluster", "tensormap::generic", "mbarrier_init",
-        "sync_restrict::shared::cta", "sync_restrict::shared::cluster"})
-    d.take(m);
+  while (d.take_any({"sc",
+                     "acq_rel",
+                     "acquire",
+                     "release",
+                     "cta",
+                     "cluster",
+                     "gpu",
+                     "sys",
+                     "gl",
+                     "proxy",
+                     "alias",
+                     "async",
+                     "async::generic",
+                     "global",
+                     "shared::cta",
+                     "shared::cluster",
+                     "tensormap::generic",
+                     "mbarrier_init",
+                     "sync_restrict::shared::cta",
+                     "sync_restrict::shared::cluster"}) >= 0) {
+  }
   d.in.fn = !proxy ? memory_fence : async && !global ? proxy_fence : no_fence;
 }
 

@@ -96,7 +96,8 @@ void addresses_of(Warp& w, const Instr& in, Mask m, uint32_t* out) {
     out[i] = static_cast<uint32_t>(a[i]);
   });
   if (Trace* t = w.cta->cluster->trace.get())
-    t->note({{"mbarrier", out[first_lane(m)] & kSharedOffsetMask}, {"rank", out[first_lane(m)] >> kRankShift}});
+    t->note(
+        {{"mbarrier", out[first_lane(m)] & kSharedOffsetMask}, {"rank", out[first_lane(m)] >> kRankShift}});
 }
 
 void decode_address(Decoder& d, const Operand& x) {
@@ -236,8 +237,8 @@ constexpr WaitKind kMbarrierWait = {"mbarrier",
                                     true};
 
 // True once the phase with the given parity (u[2]) or of the given state is over. Both wait instructions may
-// answer "not yet"; here they do so only when nothing else can happen, and in strict mode when first asked in vain.
-// u[4]: .relaxed.
+// answer "not yet"; here they do so only when nothing else can happen, and in strict mode when first asked in
+// vain. u[4]: .relaxed.
 Flow test(Warp& w, const Instr& in, Mask m) {
   uint32_t a[32];
   addresses_of(w, in, m, a);
@@ -258,7 +259,7 @@ Flow test(Warp& w, const Instr& in, Mask m) {
   }
   if (w.checker) {
     for_lanes(done, [&](int i) {
-      w.checker->wait(w, w.checker->mbarrier(w, a[i], i), in.u[4]);
+      w.checker->wait(w, w.checker->mbarrier(w, a[i], i), in.u[4], Mask{1} << i);
       w.checker->answered(w, a[i], parity[i]);
     });
   }

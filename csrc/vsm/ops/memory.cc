@@ -14,8 +14,8 @@ namespace {
 
 using Kind = Operand::Kind;
 
-// in.u[0] space, u[1] address register is wide, u[2] synchronises (.relaxed and stronger); imm offset; list the
-// registers.
+// in.u[0] space, u[1] address register is wide, u[2] synchronises (.relaxed and stronger); imm offset; list
+// the registers.
 void resolve(Warp& w, const Instr& in, Mask m, uint32_t bytes, Touch touch, uint8_t** p) {
   uint64_t addresses[32];
   Space space = static_cast<Space>(in.u[0]);
@@ -23,7 +23,7 @@ void resolve(Warp& w, const Instr& in, Mask m, uint32_t bytes, Touch touch, uint
   lane_pointers(w, space, addresses, {bytes, bytes, touch != Touch::load, true}, m, p);
   if (!w.checker) return;
   auto location = [&](int i) { return reinterpret_cast<uintptr_t>(p[i]); };
-  if (in.u[2]) for_lanes(m, [&](int i) { w.checker->acquire(w, location(i)); });
+  if (in.u[2]) for_lanes(m, [&](int i) { w.checker->acquire(w, location(i), i); });
   w.checker->shared(w, in, space, addresses, bytes, m, touch);
   if (in.u[2]) for_lanes(m, [&](int i) { w.checker->release(w, location(i)); });
 }
@@ -304,7 +304,8 @@ void decode_atomic(Decoder& d) {
   Space space = take_space(d);
   a->n = static_cast<uint32_t>(take_vector(d));
   Type t = a->type = d.type();
-  if (!has_result && (a->op == Reduction::exch || a->op == Reduction::cas)) d.fail("red has no .exch and no .cas");
+  if (!has_result && (a->op == Reduction::exch || a->op == Reduction::cas))
+    d.fail("red has no .exch and no .cas");
   if (space == Space::constant || space == Space::param) d.fail("this space has no atomics");
   if (!reduction_allowed(a->op, t) || (a->n > 1 && !is_real(t) && kind_of(t) != TypeKind::packed))
     d.fail("type ." + std::string(name_of(t)) + " is not allowed with this operation");

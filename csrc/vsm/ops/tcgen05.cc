@@ -116,7 +116,7 @@ Flow alloc(Warp& w, const Instr& in, Mask m) {
   uint8_t* p = w.at(static_cast<Space>(in.u[0]), addresses[lane], 4, 4, lane, true);
   std::memcpy(p, &column, 4);
   if (w.checker) {
-    w.checker->shared(w, in, static_cast<Space>(in.u[0]), addresses, 4, Mask{1} << lane, Touch::store);
+    w.checker->touch(w, static_cast<Space>(in.u[0]), addresses[lane], 4, lane, Touch::store);
     w.checker->allocate(w, column, count_columns(a, column));
   }
   if (Trace* t = w.cta->cluster->trace.get())

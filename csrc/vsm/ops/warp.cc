@@ -3,6 +3,7 @@
 #include <iterator>
 
 #include "vsm/barriers.h"
+#include "vsm/checker.h"
 #include "vsm/ops/common.h"
 #include "vsm/ops/families.h"
 
@@ -248,7 +249,11 @@ void decode_redux(Decoder& d) {
   d.in.fn = redux;
 }
 
-Flow bar_warp(Warp& w, const Instr& in, Mask m) { return together(w, in, m) ? Flow::next : Flow::wait; }
+Flow bar_warp(Warp& w, const Instr& in, Mask m) {
+  if (!together(w, in, m)) return Flow::wait;
+  if (w.checker) w.checker->warp_sync(w, m);
+  return Flow::next;
+}
 
 void decode_bar_warp(Decoder& d) {
   d.need("sync");
