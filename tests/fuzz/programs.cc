@@ -203,7 +203,7 @@ std::string Programs::hostile(Random& r) const {
       return s + ".entry k { call f0; ret; }\n";
     }
     case 7: {  // every kernel calls every function
-      size_t m = 1 + r.below(r.chance(10) ? 2000 : 100);
+      size_t m = 1 + r.below(r.chance(10) ? 600 : 100);
       std::string s = ".version 9.1\n.target sm_100a\n.func f0 { ret; }\n";
       for (size_t i = 1; i < m; ++i)
         s += ".func f" + std::to_string(i) + " { call f" + std::to_string(i - 1) + "; ret; }\n";
