@@ -326,7 +326,11 @@ LACKING: dict[str, dict[str, str | None]] = {
     "mosaic": {"": NO_WAIT, "mma_bf16_ts": NO_BEFORE, "blackwell_matmul": None},
     "cutlass": {"cute01": NO_PROXY, "cute02": NO_AFTER},
 }
-OTHERS = [pytest.param(*p.values, folder, id=f"{folder}-{p.id}") for folder in LACKING for p in cases(folder)]
+OTHERS = [
+    pytest.param(*p.values, folder, id=f"{folder}-{p.id}", marks=p.marks)
+    for folder in LACKING
+    for p in cases(folder)
+]
 
 
 def repaired(text: str) -> str:
