@@ -188,7 +188,7 @@ KERNELS: dict[str, tuple[str, str | None]] = {
     ),
     "tensor memory, leaked": (
         ALLOC,
-        r"not deallocated: the threads of CTA \(0, 0, 0\) have exited and 32 columns from column 0 on are still alloc\w+"
+        r"not deallocated: the threads of CTA \(0, 0, 0\) have exited and 32 columns from column 0 on are still \w+"
         r"\n  by line \d+: tcgen05\.alloc",
     ),
     "allocation after relinquish": (
