@@ -10,7 +10,8 @@ const std::vector<Family>& instruction_table() {
       move_family(),        memory_family(),    control_family(),     warp_family(),
       barrier_family(),     mbarrier_family(),  tcgen05_family(),     tmem_family(),
       async_copy_family(),  bulk_copy_family(), tensor_copy_family(), tensor_map_family(),
-      async_store_family(), cluster_family(),   matrix_family(),      refused_family(),
+      async_store_family(), cluster_family(),   matrix_family(),      video_family(),
+      refused_family(),
   };
   return families;
 }

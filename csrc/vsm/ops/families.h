@@ -24,6 +24,7 @@ Family tensor_map_family();
 Family async_store_family();
 Family matrix_family();
 Family cluster_family();
+Family video_family();
 Family refused_family();
 
 // Opcodes that exist for integers and for floating point have one row (integer.cc), which hands over here.

@@ -37,6 +37,41 @@ bool together(Warp& w, const Instr& in, Mask m) {
 
 void member_mask(Decoder& d, const Operand& x) { d.in.src[4] = d.src(x, Type::u32); }
 
+// Lanes of one group may name different member masks, the tiles of a warp: each set executes by itself. Sets
+// that lack lanes wait, the others go ahead.
+template <Handler kEach>
+Flow by_members(Warp& w, const Instr& in, Mask m) {
+  const uint32_t* members = w.in<uint32_t>(in.src[4]);
+  auto same = [&](Mask rest) {
+    Mask set = 0;
+    for_lanes(rest, [&](int i) { set |= static_cast<Mask>(members[i] == members[first_lane(rest)]) << i; });
+    return set;
+  };
+  if (same(m) == m) return kEach(w, in, m);
+  Mask done = 0, wanted = 0;
+  for (Mask rest = m; rest;) {
+    const Mask set = same(rest), missing = members[first_lane(rest)] & w.alive & ~m;
+    rest &= ~set;
+    if (missing) {
+      if (!gathered(w, missing | set, set)) wanted |= missing | set;
+    } else {
+      kEach(w, in, set);
+      done |= set;
+    }
+  }
+  if (!wanted) return Flow::next;
+  w.group().wanted = wanted;
+  if (done) {
+    Group ahead = w.group();
+    ahead.mask = done;
+    ahead.converging = false;
+    ++ahead.pc;
+    w.group().mask &= ~done;
+    w.groups.push_back(std::move(ahead));
+  }
+  return Flow::wait;
+}
+
 Flow elect(Warp& w, const Instr& in, Mask m) {
   if (!together(w, in, m)) return Flow::wait;
   int leader = first_lane(m);
@@ -53,7 +88,7 @@ void decode_elect(Decoder& d) {
   d.in.dst = d.dst_or_sink(out.list[0], Type::b32);
   d.in.dst2 = d.pred_dst(out.list[1]);
   member_mask(d, d.operand(1));
-  d.in.fn = elect;
+  d.in.fn = by_members<elect>;
 }
 
 enum ShuffleMode { kUp, kDown, kButterfly, kIndex };
@@ -86,6 +121,8 @@ Flow shfl(Warp& w, const Instr& in, Mask m) {
 void decode_shfl(Decoder& d) {
   bool sync = d.take("sync");
   static constexpr Handler kModes[] = {shfl<kUp>, shfl<kDown>, shfl<kButterfly>, shfl<kIndex>};
+  static constexpr Handler kSyncModes[] = {by_members<shfl<kUp>>, by_members<shfl<kDown>>,
+                                           by_members<shfl<kButterfly>>, by_members<shfl<kIndex>>};
   int mode = d.need_any({"up", "down", "bfly", "idx"});
   d.type_of({Type::b32});
   d.need_operands(sync ? 5 : 4);
@@ -98,7 +135,7 @@ void decode_shfl(Decoder& d) {
   }
   for (size_t i = 0; i < 3; ++i) d.in.src[i] = d.src(d.operand(i + 1), Type::b32);
   if (sync) member_mask(d, d.operand(4));
-  d.in.fn = kModes[mode];
+  d.in.fn = sync ? kSyncModes[mode] : kModes[mode];
 }
 
 Flow vote(Warp& w, const Instr& in, Mask m) {
@@ -124,7 +161,7 @@ void decode_vote(Decoder& d) {
   d.in.src[0] = d.pred_src(d.operand(1), &negated);
   d.in.u[0] = negated;
   if (sync) member_mask(d, d.operand(2));
-  d.in.fn = vote;
+  d.in.fn = sync ? by_members<vote> : vote;
 }
 
 Flow activemask(Warp& w, const Instr& in, Mask m) {
@@ -169,7 +206,7 @@ void decode_match(Decoder& d) {
   }
   d.in.src[0] = d.src(d.operand(1), t);
   member_mask(d, d.operand(2));
-  d.in.fn = t == Type::b32 ? match<uint32_t> : match<uint64_t>;
+  d.in.fn = t == Type::b32 ? by_members<match<uint32_t>> : by_members<match<uint64_t>>;
 }
 
 struct Redux {
@@ -246,7 +283,7 @@ void decode_redux(Decoder& d) {
   d.in.src[0] = d.src(d.operand(1), t);
   member_mask(d, d.operand(2));
   d.own(r);
-  d.in.fn = redux;
+  d.in.fn = by_members<redux>;
 }
 
 Flow bar_warp(Warp& w, const Instr& in, Mask m) {
@@ -259,7 +296,7 @@ void decode_bar_warp(Decoder& d) {
   d.need("sync");
   d.need_operands(1);
   member_mask(d, d.operand(0));
-  d.in.fn = bar_warp;
+  d.in.fn = by_members<bar_warp>;
 }
 
 constexpr Entry kEntries[] = {
