@@ -26,7 +26,7 @@ TCGEN05_INLINE void split(const Ints& bits, Accumulators& c) {
 // sum * 2^unit to float32, toward zero; lanes that are no normal number are marked.
 TCGEN05_INLINE void to_f32(const Ints& sum, const Ints& unit, Ints& out, Ints& slow) {
   const Ints negative = sum >> 31;
-  const Ints magnitude = (sum ^ negative) - negative;
+  const Ints magnitude = WRAPPING_SUB(sum ^ negative, negative);
   // Clears the bit below the 24 kept ones (and some below it), so that the conversion never rounds up.
   const Ints kept = magnitude & ~(magnitude >> 24);
   const Floats value = __builtin_convertvector(kept, Floats);
@@ -35,13 +35,13 @@ TCGEN05_INLINE void to_f32(const Ints& sum, const Ints& unit, Ints& out, Ints& s
   const Ints field = (bits >> 23) + unit;
   const Ints live = sum != 0;
   slow |= live & ((field < 1) | (field > 254) | (magnitude < 0));
-  out = live & ((bits + (unit << 23)) | (negative & static_cast<int32_t>(0x80000000)));
+  out = live & (WRAPPING_ADD(bits, unit << 23) | (negative & static_cast<int32_t>(0x80000000)));
 }
 
 // sum * 2^unit to float16, to nearest even. unit >= kFloorF16 - kFractionBits.
 TCGEN05_INLINE void to_f16(const Ints& sum, const Ints& unit, Ints& out, Ints& slow) {
   const Ints negative = sum >> 31;
-  const Ints magnitude = (sum ^ negative) - negative;
+  const Ints magnitude = WRAPPING_SUB(sum ^ negative, negative);
   slow |= magnitude < 0;
   const Floats value = __builtin_convertvector(magnitude & ~(magnitude >> 24), Floats);
   Ints bits;
@@ -129,10 +129,7 @@ TCGEN05_INLINE void fused_row(const KernelArgs& args, int row, const uint32_t* c
       LOAD(Floats, b, args.b->value[k] + lane);
       second += __builtin_convertvector(args.a->value[k][row] * b * scale, Ints);
     }
-    LOAD(Words, x, &first);
-    LOAD(Words, y, &second);
-    const Words wrapped = x + y;
-    LOAD(Ints, sum, &wrapped);
+    const Ints sum = WRAPPING_ADD(first, second);
     Ints marked = c.special | (((first ^ sum) & (second ^ sum)) < 0);
     check_tops(args, row, lane, relative, marked);
     Ints result;
@@ -156,15 +153,12 @@ TCGEN05_INLINE void integer_row(const KernelArgs& args, int row, const uint32_t*
       LOAD(Floats, b, args.b->value[k] + lane);
       total += args.a->value[k][row] * b;
     }
-    LOAD(Words, c, c_in + lane);
+    LOAD(Ints, c, c_in + lane);
     const Ints dot = __builtin_convertvector(total, Ints);
-    LOAD(Words, dot_bits, &dot);
-    const Words wrapped = c + dot_bits;
-    LOAD(Ints, sum, &wrapped);
-    LOAD(Ints, signed_c, c_in + lane);
+    Ints sum = WRAPPING_ADD(c, dot);
     if (args.arithmetic->saturate) {
-      const Ints over = ((signed_c ^ sum) & (dot ^ sum)) < 0;
-      sum = over ? (signed_c >> 31) ^ 0x7FFFFFFF : sum;
+      const Ints over = ((c ^ sum) & (dot ^ sum)) < 0;
+      sum = over ? (c >> 31) ^ 0x7FFFFFFF : sum;
     }
     std::memcpy(d + lane, &sum, sizeof sum);
   }
@@ -238,7 +232,7 @@ TCGEN05_INLINE void grouped_row(const KernelArgs& args, int row, const uint32_t*
     const Ints unit = top - kGroupedFractionBits;
     const Ints field = ((bits >> 23) & 255) + unit, live = (bits & 0x7FFFFFFF) != 0;
     const Ints marked = c.special | (live & ((field < 1) | (field > 254)));
-    const Ints result = live & (bits + (unit << 23));
+    const Ints result = live & WRAPPING_ADD(bits, unit << 23);
     std::memcpy(d + lane, &result, sizeof result);
     std::memcpy(slow + lane, &marked, sizeof marked);
   }

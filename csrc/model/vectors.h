@@ -26,3 +26,6 @@ typedef int64_t Longs __attribute__((vector_size(64)));
   std::memcpy(&name, address, sizeof(Type))
 #define MAX(x, y) ((x) > (y) ? (x) : (y))
 #define MIN(x, y) ((x) < (y) ? (x) : (y))
+// Sums of Ints that may wrap around, as those of lanes that dot() will compute do.
+#define WRAPPING_ADD(x, y) ((Ints)((Words)(x) + (Words)(y)))
+#define WRAPPING_SUB(x, y) ((Ints)((Words)(x) - (Words)(y)))
