@@ -127,9 +127,10 @@ void launch(vsm::LoadedModule& module, const std::string& name, Random& r, Count
   uint64_t address = memory.add(buffer.data(), buffer.size(), !r.chance(5), "buffer");
   module.add_variables(memory);
   vsm::LaunchConfig c;
-  c.grid = dimensions(r, {1, 1, 1, 2, 4, 8});
-  c.block = dimensions(r, {32, 32, 64, 128, 128, 1, 33, 1024});
-  c.cluster = r.chance(60) ? vsm::Dim3{} : dimensions(r, {1, 2, 4, 16});
+  c.block = dimensions(r, {32, 32, 64, 128, 128, 256, 33, 1, 1024});
+  c.cluster = r.chance(50) ? vsm::Dim3{} : dimensions(r, {1, 2, 2, 4, 16});
+  c.grid = r.chance(10) ? dimensions(r, {1, 2, 3, 8}) : c.cluster;
+  if (r.chance(30)) c.grid.x *= 2;
   c.dynamic_shared = r.chance(10) ? static_cast<uint32_t>(r.extreme()) : r.chance(80) ? 16384 : 0;
   c.params.resize(r.chance(5) ? r.below(64) : std::max<size_t>(p.param_bytes, 1));
   for (const vsm::Variable* v : p.entry->params) {

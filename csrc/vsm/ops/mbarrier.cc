@@ -122,6 +122,7 @@ Flow init(Warp& w, const Instr& in, Mask m) {
                   i};
     MbarrierState s;
     s.pending = s.expected = count[i];
+    object(c, a[i], i);  // must be shared memory
     if (w.checker) w.checker->mbarrier_init(w, a[i], i);
     store_mbarrier(c, a[i], s, i);
   });
