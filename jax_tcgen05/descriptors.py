@@ -112,6 +112,8 @@ class _Descriptor:
     def __int__(self) -> int:
         return self._word()
 
+    __index__ = __int__  # for hex(x), numpy.uint64(x)
+
     @classmethod
     def _decode(cls, word: Any, **context: Any) -> Self:
         if isinstance(word, bool) or not isinstance(word, int | np.integer):
@@ -121,10 +123,15 @@ class _Descriptor:
             raise refusal(cls.__name__, word, f"an int of {cls.BITS} bits")
         for field in cls.FIELDS:
             context[field.name] = field.decode(cls.__name__, word, context)
-        reserved = word & ~(sum(f.mask for f in cls.FIELDS) | cls.FIXED[1])
+        reserved = word & ~(sum(f.mask for f in cls.FIELDS) | cls._unread(word))
         if reserved:
             raise refusal(f"{cls.__name__}: reserved bits", f"{reserved:#x}", "0")
         return cls(**context)
+
+    @classmethod
+    def _unread(cls, word: int) -> int:
+        """Bits of no field that decoding does not look at."""
+        return cls.FIXED[1]
 
     def __str__(self) -> str:
         shown = []
@@ -389,8 +396,15 @@ class ZeroColumnMask(_Descriptor):
 
     @classmethod
     def decode(cls, word: int) -> ZeroColumnMask:
-        """Reads a 64-bit word; ValueError names the field without a legal code, or the reserved bits."""
+        """Reads a 64-bit word; ValueError names the field without a legal code, or the reserved bits.
+
+        Without bit 39 there is no mask: bits 0-55 have no effect, the reserved ones among them included.
+        """
         return cls._decode(word)
+
+    @classmethod
+    def _unread(cls, word: int) -> int:
+        return 0 if word >> 39 & 1 else 0b111 << 36
 
     def zeroed(self, M: int, N: int) -> np.ndarray:
         """Which columns of B are read as zero: bool, shape (sub-masks, N / sub-masks).

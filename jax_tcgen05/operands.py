@@ -176,7 +176,7 @@ def _check_placement(what: str, storage: str, shape: tuple[int, ...], dtype: Any
     if not isinstance(layout, TileLayout):
         raise TypeError(f"{what}: layout: got {type(layout).__name__}; expected a TileLayout")
     _check_dtype(f"{what}: dtype", dtype)
-    _check_layout(what, storage, layout, container_bits(dtype))
+    _check_layout(what, storage, layout)
     if tuple(shape[max(len(shape) - len(layout.shape), 0) :]) != layout.shape:
         raise ValueError(
             f"{what}: array: got shape {tuple(shape)} for a layout of shape {layout.shape}; the layout's "
@@ -192,7 +192,7 @@ def _check_dtype(what: str, dtype: Any) -> None:
         raise TypeError(f"{what}: {str(error).removeprefix('dtype: ')}") from None
 
 
-def _check_layout(what: str, storage: str, layout: TileLayout, bits: int) -> None:
+def _check_layout(what: str, storage: str, layout: TileLayout) -> None:
     if layout.storage != storage and layout.names:
         other = "tmem" if storage == "shared" else "shared"
         hint = f"; use {other}(...)" if layout.storage == other else ""
@@ -201,16 +201,10 @@ def _check_layout(what: str, storage: str, layout: TileLayout, bits: int) -> Non
     if any(low < 0 for low, _ in layout.reach.values()):
         raise ValueError(f"{what}: layout: {layout} reaches negative positions; expected 0 or more")
     if storage == "tmem":
-        lanes, columns = layout.span().get("TLane", 1), layout.span().get("TCol", 1)
+        # The budget of columns is the call's, which knows all operands and their containers.
+        lanes = layout.span().get("TLane", 1)
         if lanes > 128:
             raise ValueError(f"{what}: layout: it reaches lane {lanes - 1}; TMEM has lanes 0..127")
-        # Codes in 8-bit arrays may lie in 4-bit containers, so their columns are bounded by those.
-        limit = 512 * 32 // (4 if bits == 8 else bits)
-        if columns > limit:
-            raise ValueError(
-                f"{what}: layout: it reaches TCol {columns - 1}, counted in elements; TMEM has 512 columns "
-                f"of 32 bits, so at most {limit - 1} here"
-            )
 
 
 def _row_major(shape: tuple[int, ...]) -> TileLayout:

@@ -145,3 +145,24 @@ def _jvp(primals: Sequence[Any], tangents: Sequence[Any], *, call: Call, executo
 
 
 ad.primitive_jvps[mma_p] = _jvp
+
+
+def _transpose(cotangent: Any, *primals: Any, call: Call, executor: str) -> list[Any]:
+    """`jax.linear_transpose`: of D with A, or with B, whose sum of products is linear in them."""
+    linear = [ad.is_undefined_primal(x) for x in primals]
+    names = [name for name, asked in zip(call.operands, linear, strict=False) if asked]
+    if any(linear[3:]) or {"a", "b"} <= set(names):
+        raise TypeError(f"mma: not linear in {', '.join(names)} at once; it is in d with a, or in d with b")
+    if isinstance(cotangent, ad.Zero):
+        return [ad.Zero(x.aval) if asked else None for x, asked in zip(primals, linear, strict=True)]
+    avals = {name: primals[call.operands.index(name)].aval for name in names}
+    arrays = [jnp.zeros(x.aval.shape, x.aval.dtype) if ad.is_undefined_primal(x) else x for x in primals]
+
+    def forward(tangents: dict[str, Any]) -> jax.Array:
+        return reference.tangent(call, arrays, *map(tangents.get, ("d", "a", "b")))
+
+    (found,) = jax.linear_transpose(forward, avals)(cotangent)
+    return [found.get(name) for name in call.operands] + [None] * (len(primals) - len(call.operands))
+
+
+ad.primitive_transposes[mma_p] = _transpose

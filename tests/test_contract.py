@@ -105,7 +105,8 @@ def test_smallest_shapes_are_exact_and_the_next_smaller_refused(kind, k):
 
 def test_k_96_belongs_to_other_targets():
     block = {"kind": "mxf4nvf4", "scale": "block16"}
-    refuse(shaped(128, 64, 96, **block), ValueError, "K=96", "sm_103a", "OQ2", "without it")
+    refuse(shaped(128, 64, 96, **block), ValueError, "instruction_shape", "K=96", "sm_103a", "OQ2")
+    refuse(shaped(128, 64, 96), ValueError, "instruction_shape: K", "got 96", "allowed: 16")
     # 4X means 16 * 4 = 64 elements, on every target.
     with pytest.raises(ValueError, match=r"K: got 96.*64.*4 scales \* 16"):
         tc.legal(
@@ -228,7 +229,7 @@ E8M0, E4M3 = ml_dtypes.float8_e8m0fnu, ml_dtypes.float8_e4m3fn
 FORMATS_REFUSED = {
     "f16 D of bf16": (
         lambda: with_dtype(legal_call(d_format="float16"), b=jnp.bfloat16),
-        ("d_format", "float16", "float32", "bfloat16"),
+        ("d: d_format", "float16", "float32", "bfloat16"),
     ),
     "f32 without tf32": (
         lambda: {k: v for k, v in legal_call("tf32").items() if k != "a_format"},
@@ -237,7 +238,7 @@ FORMATS_REFUSED = {
     "tf32 D": (lambda: with_dtype(legal_call("tf32"), d=jnp.int32), ("d_format", "int32", "float32")),
     "f16 kind, int D": (
         lambda: with_dtype(legal_call(), d=jnp.int32),
-        ("d_format", "int32", "float32, float16"),
+        ("d: d_format", "int32", "float32, float16"),
     ),
     "i8 kind, float D": (
         lambda: with_dtype(legal_call("i8"), d=jnp.float32),
@@ -280,7 +281,7 @@ FORMATS_REFUSED = {
     ),
     "UE4M3 by 32": (
         made("mxf4nvf4", scale="scale_vec::2X", scale_format="float8_e4m3fn"),
-        ("scale_format", "float8_e4m3fn", "float8_e8m0fnu", "32 elements"),
+        ("sfa, sfb: scale_format", "float8_e4m3fn", "float8_e8m0fnu", "32 elements"),
     ),
     "UE4M3 in mxf8f6f4": (
         made("mxf8f6f4", scale_format="float8_e4m3fn"),

@@ -241,3 +241,21 @@ def test_a_jvp_of_integers_is_float0():
     tangents = {n: np.zeros(x.shape, jax.dtypes.float0) for n, x in arrays.items()}
     _, tangent = jax.jvp(run(call), (arrays,), (tangents,))
     assert tangent.dtype == jax.dtypes.float0
+
+
+@pytest.mark.parametrize("names", [("a",), ("b",), ("a", "d"), ("b", "d")], ids=" ".join)
+def test_linear_transpose_is_the_vjp(names):
+    call = form_of("f16") | {"accum": True}
+    arrays = leaves(call)
+    function = lambda xs: run(call)(arrays | xs)  # noqa: E731
+    linear = {n: arrays[n] for n in names}
+    out, vjp = jax.vjp(function, linear)
+    cotangent = (jnp.arange(out.size) % 5 - 2).reshape(out.shape).astype(out.dtype)
+    assert_trees_equal(jax.linear_transpose(function, linear)(cotangent), vjp(cotangent))
+
+
+def test_linear_transpose_of_a_and_b_at_once_is_refused():
+    call = legal_call(N=8)
+    with pytest.raises(TypeError) as caught:
+        jax.linear_transpose(run(call), {n: leaves(call)[n] for n in ("a", "b")})(call["d"].leaf)
+    assert "not linear in a, b at once" in one_line(caught.value)

@@ -354,7 +354,8 @@ def test_i8_and_narrow_formats():
         (InstructionDescriptor, BASE | 1 << 6, r"reserved bits: got '0x40'"),
         (InstructionDescriptor, BASE | 1, r"sparsity_selector \(bits 0-1\): got 1"),
         (BlockScaledInstructionDescriptor, 0, r"M \(bits 24-28\): got 0"),
-        (ZeroColumnMask, 1 << 36, r"reserved bits: got '0x1000000000'"),
+        (ZeroColumnMask, 1 << 36 | 1 << 39, r"reserved bits: got '0x1000000000'"),
+        (ZeroColumnMask, 1 << 62, r"reserved bits: got '0x4000000000000000'"),
         (ZeroColumnMask, 33 << 56, r"column_shift \(bits 56-61\): got 33"),
     ],
 )
@@ -378,6 +379,18 @@ def test_decode_takes_words(cls):
 def test_fixed_bits_are_masked():
     for bits in range(8):
         assert SharedDescriptor.decode(bits << 46) == SharedDescriptor(0, 0, 0, 0)
+
+
+def test_without_a_mask_its_bits_have_no_effect():
+    """Design, section 5: with bit 39 clear, bits 0-55 are ignored, reserved ones among them included."""
+    assert ZeroColumnMask.decode(0b111 << 36) == ZeroColumnMask(nonzero=False)
+    everything = ZeroColumnMask.decode((1 << 56) - 1 & ~(1 << 39))
+    assert not everything.nonzero and not everything.zeroed(32, 64).any()
+
+
+def test_descriptors_are_integers_to_hex_and_numpy():
+    descriptor = SharedDescriptor(0, 16, 1024, 3)
+    assert hex(descriptor) == "0x4000404000010000" and np.uint64(descriptor) == 0x4000404000010000
 
 
 def test_kind_of_a_word():

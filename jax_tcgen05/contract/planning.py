@@ -23,20 +23,28 @@ def make_plan(call: Call) -> Plan:
 
 
 def _check_instruction(call: Call) -> None:
-    isa.legal(
-        call.opcode,
-        call.instruction_shape,
-        call.a_format,
-        call.b_format,
-        call.spec("d").dtype,
-        a_in_tmem=call.spec("a").storage == "tmem",
-        a_major=call.a_major,
-        b_major=call.b_major,
-        scale_format=_scale_format(call),
-        neg_a=call.neg_a,
-        neg_b=call.neg_b,
-        sat_d=call.sat_d,
-    )
+    scale_format = _scale_format(call)
+    try:
+        isa.legal(
+            call.opcode,
+            call.instruction_shape,
+            call.a_format,
+            call.b_format,
+            call.spec("d").dtype,
+            a_in_tmem=call.spec("a").storage == "tmem",
+            a_major=call.a_major,
+            b_major=call.b_major,
+            scale_format=scale_format,
+            neg_a=call.neg_a,
+            neg_b=call.neg_b,
+            sat_d=call.sat_d,
+        )
+    except ValueError as error:
+        # `mma` has no arguments d_format and scale_format: they are the operands' dtypes.
+        for argument, operand in (("d_format", "d"), ("scale_format", "sfa, sfb")):
+            if str(error).startswith(argument):
+                raise ValueError(f"{operand}: {error}") from None
+        raise
     for name, fmt in (("a", call.a_format), ("b", call.b_format)):
         dtype, allowed = call.spec(name).dtype, isa.FORMATS[fmt].arrays
         if dtype not in allowed:

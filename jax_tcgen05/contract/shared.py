@@ -49,7 +49,10 @@ def shared_starts(
     if (origin % 8).any():
         raise ValueError(f"{name}: a repeat starts inside a byte; every origin must be 16-byte aligned")
     start = swizzle_bytes(origin // 8, mode)
-    _check_origins(name, label, start, rows, columns, bits, mode, major)
+    try:
+        _check_origins(name, label, start, rows, columns, bits, mode, major)
+    except ValueError as error:
+        raise ValueError(f"{error}{_other_swizzle(name, label, view, bits, mode)}") from None
     walk = walk_bits(rows, columns, bits, ldo, sdo, mode, major)  # (rows, K), in bits
     linear = 8 * start[..., None, None] + walk
     expected = 8 * swizzle_bytes(linear // 8, mode) + linear % 8
@@ -60,6 +63,14 @@ def shared_starts(
         int(SharedDescriptor(start=int(s), ldo=ldo, sdo=sdo, swizzle=mode))
         for s in (start % (1 << 18)).ravel()
     )
+
+
+def _other_swizzle(name: str, label: str, view: TileLayout, bits: int, mode: int) -> str:
+    """What a message adds if the layout has the permutation of another mode than the descriptor."""
+    own = [number for number, facts in SWIZZLE_MODES.items() if facts.swizzle(bits) == view.swizzle]
+    if not own or mode in own:
+        return ""
+    return f"; the layout of {name} has swizzle {own[0]}, {label} says swizzle {mode}"
 
 
 def _check_origins(

@@ -253,15 +253,16 @@ def legal(
 
 def check_offered(opcode: Opcode, k: int) -> None:
     """ValueError for what PTX has and `mma` does not offer."""
-    reasons = {
-        ".sp": (opcode.sp, "sparse A needs metadata in TMEM, which no executor models"),
-        ".ashift": (opcode.ashift, "its direction and extent are unsettled, OQ14"),
-        "K=96": (k == 96, "it belongs to sm_103a and sm_107a; the model is an sm_100a, OQ2"),
-    }
-    for what, (asked, why) in reasons.items():
+    k96 = k == 96 and k in k_values(opcode)  # for other opcodes K=96 is simply wrong
+    reasons = (
+        ("opcode", ".sp", opcode.sp, "sparse A needs metadata in TMEM, which no executor models"),
+        ("opcode", ".ashift", opcode.ashift, "its direction and extent are unsettled, OQ14"),
+        ("instruction_shape", "K=96", k96, "it belongs to sm_103a and sm_107a; the model is an sm_100a, OQ2"),
+    )
+    for argument, what, asked, why in reasons:
         if asked:
             raise refusal(
-                "opcode", what, "dense, .ws and block-scaled opcodes without it", f"not offered by mma: {why}"
+                argument, what, "dense, .ws and block-scaled opcodes without it", f"not offered by mma: {why}"
             )
 
 
