@@ -1,5 +1,6 @@
 """NVIDIA Blackwell's `tcgen05.mma` inside jitted JAX functions, exactly as written at the call site."""
 
+from . import native as native  # first: it says what is wrong with an installation
 from . import reference, vsm
 from .descriptors import (
     BlockScaledInstructionDescriptor,

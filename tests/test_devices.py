@@ -1,4 +1,4 @@
-"""Several devices of one host, sharded arrays and `shard_map`, on eight CPU devices in a process of its own (B69, B71)."""
+"""Several devices of one host, sharded arrays and `shard_map`: eight CPU devices in a process of its own (B69, B71)."""
 
 from __future__ import annotations
 

@@ -29,4 +29,7 @@ def test_the_readmes_example_reports_equal_bits() -> None:
 @pytest.mark.parametrize("path", sorted(EXAMPLES.glob("*.ipynb")), ids=lambda path: path.stem)
 def test_notebook_runs(path: Path) -> None:
     notebook = nbformat.read(path, as_version=4)
-    nbclient.NotebookClient(notebook, timeout=300, kernel_name="python3").execute()
+    where = {
+        "metadata": {"path": str(EXAMPLES)}
+    }  # not the clone's root, where the source folder would be imported
+    nbclient.NotebookClient(notebook, timeout=300, kernel_name="python3", resources=where).execute()

@@ -281,7 +281,7 @@ def test_kernels_equal_dots_on_less(level: str) -> None:
         "PYTHONPATH": os.pathsep.join(p for p in sys.path if p),
     }
     done = subprocess.run(
-        [sys.executable, "-c", code], env=environment, capture_output=True, text=True, check=False
+        [sys.executable, "-P", "-c", code], env=environment, capture_output=True, text=True, check=False
     )
     assert done.stdout.split() == ["0", str(4 * len(COMBINATIONS))], done.stderr
 

@@ -655,7 +655,7 @@ def test_ctrl_c(grid: int) -> None:
         sys.exit(7)
     """
     process = subprocess.Popen(
-        [sys.executable, "-c", textwrap.dedent(script)],
+        [sys.executable, "-P", "-c", textwrap.dedent(script)],
         stdout=subprocess.PIPE,
         text=True,
         env={**os.environ, "JAX_PLATFORMS": "cpu"},

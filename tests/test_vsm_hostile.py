@@ -130,7 +130,7 @@ def run_cases(seed: int, count: int) -> None:
 def test_damaged_kernels(seed: int) -> None:
     script = f"import sys; sys.path.insert(0, {str(Path(__file__).parent)!r}); import test_vsm_hostile as t; "
     done = subprocess.run(
-        [sys.executable, "-c", script + f"t.run_cases({seed}, 150)"],
+        [sys.executable, "-P", "-c", script + f"t.run_cases({seed}, 150)"],
         capture_output=True,
         text=True,
         timeout=120,
