@@ -64,21 +64,24 @@ TCGEN05_INLINE void to_f16(const Ints& sum, const Ints& unit, Ints& out, Ints& s
 // The largest product exponent per column (numerics.md 1.4), relative to the shifts.
 template <int kK>
 TCGEN05_INLINE void top_exponents(const KernelArgs& args, int row, int8_t* out) {
-  Bytes top;
-  std::memset(&top, -128, sizeof top);
-  for (int k = 0; k < kK; ++k) {
-    LOAD(UnsignedBytes, exponent, args.b->exponent[k]);
-    const UnsignedBytes wrapped = exponent + static_cast<uint8_t>(args.a->exponent[k][row]);
-    LOAD(Bytes, sum, &wrapped);
-    // Sums of two exponents are not positive; a positive one has wrapped around, with a zero in it.
-    top = (sum > top) & (sum <= 0) ? sum : top;
+  constexpr int kBytes = static_cast<int>(sizeof(Bytes));
+  for (int lane = 0; lane < kBlock; lane += kBytes) {
+    Bytes top;
+    std::memset(&top, -128, sizeof top);
+    for (int k = 0; k < kK; ++k) {
+      LOAD(UnsignedBytes, exponent, args.b->exponent[k] + lane);
+      const UnsignedBytes wrapped = exponent + static_cast<uint8_t>(args.a->exponent[k][row]);
+      LOAD(Bytes, sum, &wrapped);
+      // Sums of two exponents are not positive; a positive one has wrapped around, with a zero in it.
+      top = (sum > top) & (sum <= 0) ? sum : top;
+    }
+    std::memcpy(out + lane, &top, sizeof top);
   }
-  std::memcpy(out, &top, sizeof top);
 }
 
 // Lanes whose top exponent is too small for the vector arithmetic.
 TCGEN05_INLINE void check_tops(const KernelArgs& args, int row, int lane, const Ints& relative, Ints& slow) {
-  LOAD(EightBytes, column_wide, args.b->wide + lane);
+  LOAD(LaneBytes, column_wide, args.b->wide + lane);
   const Ints wide = (__builtin_convertvector(column_wide, Ints) | args.a->wide[row]) != 0;
   const Ints products = relative >= kSmallestSum;
   slow |= wide ? relative < kSmallestWideTop : products & (relative < kSmallestTop);
@@ -99,7 +102,7 @@ TCGEN05_INLINE void fused_row(const KernelArgs& args, int row, const uint32_t* c
   for (int v = 0; v < kVectors; ++v) {
     const int lane = v * kVector;
     LOAD(Ints, c_bits, c_in + lane);
-    LOAD(EightBytes, top_bytes, tops + lane);
+    LOAD(LaneBytes, top_bytes, tops + lane);
     LOAD(Ints, shift, args.b->shift + lane);
     if (kScaled) {
       LOAD(Ints, scale, args.b_scales->exponent[0] + lane);
@@ -197,7 +200,7 @@ TCGEN05_INLINE void grouped_row(const KernelArgs& args, int row, const uint32_t*
       }
       LOAD(Floats, significand, args.b_scales->significand[group] + lane);
       LOAD(Ints, exponent, args.b_scales->exponent[group] + lane);
-      LOAD(EightHalves, nonzero, args.b->nonzero[group] + lane);
+      LOAD(LaneHalves, nonzero, args.b->nonzero[group] + lane);
       const Floats scale = significand * args.a_scales->significand[group][row];
       const Ints both = __builtin_convertvector(nonzero & args.a->nonzero[group][row], Ints);
       const Ints live = (both != 0) & (scale != 0);

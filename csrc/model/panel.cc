@@ -47,7 +47,7 @@ struct Fields {
         bias(f.bias) {}
 };
 
-// 8 lanes of a floating format. First the largest exponents of each lane, then the values.
+// One vector of lanes of a floating format. First the largest exponents of each lane, then the values.
 TCGEN05_INLINE void decode_floats(const DecodeArgs& args, const Fields& f, int lane) {
   Block& block = *args.block;
   Ints significands[kMaxK], exponents[kMaxK];
@@ -80,11 +80,11 @@ TCGEN05_INLINE void decode_floats(const DecodeArgs& args, const Fields& f, int l
     LOAD(Ints, bits, &magnitude);
     bits |= sign;
     std::memcpy(block.value[k] + lane, &bits, sizeof bits);
-    const EightBytes bytes = __builtin_convertvector(live ? relative : Ints{} + kZeroExponent, EightBytes);
+    const LaneBytes bytes = __builtin_convertvector(live ? relative : Ints{} + kZeroExponent, LaneBytes);
     std::memcpy(block.exponent[k] + lane, &bytes, sizeof bytes);
   }
-  const EightBytes specials = __builtin_convertvector(special, EightBytes);
-  const EightBytes wides = __builtin_convertvector(wide, EightBytes);
+  const LaneBytes specials = __builtin_convertvector(special, LaneBytes);
+  const LaneBytes wides = __builtin_convertvector(wide, LaneBytes);
   std::memcpy(block.special + lane, &specials, sizeof specials);
   std::memcpy(block.wide + lane, &wides, sizeof wides);
   std::memcpy(block.shift + lane, &shift, sizeof shift);
@@ -92,7 +92,7 @@ TCGEN05_INLINE void decode_floats(const DecodeArgs& args, const Fields& f, int l
   for (int group = 0; group < args.k_count / kGroup; ++group) {
     Ints bits = Ints{};
     for (int t = 0; t < kGroup; ++t) bits |= (significands[group * kGroup + t] != 0) & (1 << t);
-    const EightHalves halves = __builtin_convertvector(bits, EightHalves);
+    const LaneHalves halves = __builtin_convertvector(bits, LaneHalves);
     std::memcpy(block.nonzero[group] + lane, &halves, sizeof halves);
   }
 }

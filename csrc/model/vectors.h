@@ -1,4 +1,4 @@
-// Vectors of 8 lanes by the compiler's own extension (GCC and Clang): narrower units take them in pieces.
+// Vectors by the compiler's own extension (GCC and Clang): of 256 bits where AVX2 may be there, else of 128.
 #pragma once
 
 #include <cstdint>
@@ -6,16 +6,23 @@
 
 namespace tcgen05::model {
 
-inline constexpr int kVector = 8;
-typedef float Floats __attribute__((vector_size(32)));
-typedef int32_t Ints __attribute__((vector_size(32)));
-typedef uint32_t Words __attribute__((vector_size(32)));
-typedef int8_t Bytes __attribute__((vector_size(32)));
-typedef uint8_t UnsignedBytes __attribute__((vector_size(32)));
-typedef int8_t EightBytes __attribute__((vector_size(8)));
-typedef uint16_t EightHalves __attribute__((vector_size(16)));
-typedef double Doubles __attribute__((vector_size(64)));
-typedef int64_t Longs __attribute__((vector_size(64)));
+#if defined(__x86_64__)
+#define TCGEN05_LANES 8
+#else
+#define TCGEN05_LANES 4
+#endif
+inline constexpr int kVector = TCGEN05_LANES;
+typedef float Floats __attribute__((vector_size(4 * TCGEN05_LANES)));
+typedef int32_t Ints __attribute__((vector_size(4 * TCGEN05_LANES)));
+typedef uint32_t Words __attribute__((vector_size(4 * TCGEN05_LANES)));
+typedef double Doubles __attribute__((vector_size(8 * TCGEN05_LANES)));
+typedef int64_t Longs __attribute__((vector_size(8 * TCGEN05_LANES)));
+// As many bytes and halves as a vector has lanes.
+typedef int8_t LaneBytes __attribute__((vector_size(TCGEN05_LANES)));
+typedef uint16_t LaneHalves __attribute__((vector_size(2 * TCGEN05_LANES)));
+// Full vectors of bytes.
+typedef int8_t Bytes __attribute__((vector_size(4 * TCGEN05_LANES)));
+typedef uint8_t UnsignedBytes __attribute__((vector_size(4 * TCGEN05_LANES)));
 
 }  // namespace tcgen05::model
 
