@@ -18,8 +18,8 @@ namespace {
 constexpr uint64_t kMaxClusterBytes = uint64_t{1} << 32;
 constexpr uint64_t kMaxResidentBytes = uint64_t{1} << 30;  // of clusters that have begun and wait
 constexpr uint64_t kMaxResidentCtas = 148 * 32;            // a chip's: no kernel may count on more
-constexpr uint32_t kSlice = 512;       // instructions of a warp before the next one runs
-constexpr uint64_t kFairDelay = 3;     // rounds
+constexpr uint32_t kSlice = 512;                           // instructions of a warp before the next one runs
+constexpr uint64_t kFairDelay = 3;                         // rounds
 constexpr size_t kMaxQueue = 1024;     // works in flight of one queue; then the oldest takes effect
 constexpr uint64_t kLateDelay = 5000;  // rounds; usually nothing can run long before
 constexpr uint64_t kPatience = 8;      // wakes of spinning warps without any event before it counts as stuck
@@ -38,7 +38,8 @@ void fill_preset(Warp& w, const Preset& p) {
 }
 
 void fill_presets(Warp& w) {
-  for (const Preset& p : w.program->presets) p.wide ? fill_preset<uint64_t>(w, p) : fill_preset<uint32_t>(w, p);
+  for (const Preset& p : w.program->presets)
+    p.wide ? fill_preset<uint64_t>(w, p) : fill_preset<uint32_t>(w, p);
 }
 
 void start_warp(Cta& cta, uint32_t index, Run& run) {
@@ -267,10 +268,11 @@ void check_config(const Program& p, LaunchConfig& c, Run& run) {
   uint64_t warps = (c.block.count() + 31) / 32,
            warp = uint64_t{p.register_bytes} + uint64_t{32} * p.local_bytes + sizeof(Warp);
   // Tensor memory is allocated when it is first used, and so counted where tcgen05 is used.
-  run.cluster_bytes = c.cluster.count() * (warps * warp + total + (p.cta_group ? 128 * 512 * 4 : 0)) +
-                      p.code.size() * 16;
+  run.cluster_bytes =
+      c.cluster.count() * (warps * warp + total + (p.cta_group ? 128 * 512 * 4 : 0)) + p.code.size() * 16;
   if (run.cluster_bytes > kMaxClusterBytes)
-    fail("a cluster needs " + std::to_string(run.cluster_bytes) + " bytes of the host for its registers and " +
+    fail("a cluster needs " + std::to_string(run.cluster_bytes) +
+         " bytes of the host for its registers and " +
          "local memory, allowed: " + std::to_string(kMaxClusterBytes));
 }
 
@@ -323,9 +325,9 @@ class Launcher {
     while (true) {
       if (run_.stop) return nullptr;
       // Clusters that have begun go first, unless one spins: it may wait for one that has not begun.
-      if (uint64_t i = run_.next_cluster.load();
-          (ready_.empty() || spinning_) && may_begin() && i < run_.clusters.count() &&
-          run_.next_cluster.compare_exchange_strong(i, i + 1)) {
+      if (uint64_t i = run_.next_cluster.load(); (ready_.empty() || spinning_) && may_begin() &&
+                                                 i < run_.clusters.count() &&
+                                                 run_.next_cluster.compare_exchange_strong(i, i + 1)) {
         ++running_;
         spinning_ = false;
         lock.unlock();
@@ -355,8 +357,8 @@ class Launcher {
   // Waiting clusters keep their memory, so their number has an end.
   bool may_begin() const {
     uint64_t n = ready_.size() + stuck_.size() + running_;
-    return n == 0 || (n * run_.config.cluster.count() < kMaxResidentCtas &&
-                      n * run_.cluster_bytes < kMaxResidentBytes);
+    return n == 0 ||
+           (n * run_.config.cluster.count() < kMaxResidentCtas && n * run_.cluster_bytes < kMaxResidentBytes);
   }
 
   void give_back(std::unique_ptr<Cluster> c, Cluster::State state) {

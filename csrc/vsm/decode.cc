@@ -145,8 +145,8 @@ uint64_t Linker::offset_of(const Variable& v) {
     uint64_t at = (size + v.align - 1) / v.align * v.align;
     uint64_t most = v.space == Space::shared ? kMaxShared : kMaxLocal;
     if (at > most || v.bytes > most - at)
-      throw LoadError("variable '" + v.name + "' of " + std::to_string(v.bytes) + " bytes does not fit into the " +
-                      std::to_string(most) + " bytes of its space");
+      throw LoadError("variable '" + v.name + "' of " + std::to_string(v.bytes) +
+                      " bytes does not fit into the " + std::to_string(most) + " bytes of its space");
     offset = at;
     size = static_cast<uint32_t>(at + v.bytes);
   }

@@ -1,4 +1,5 @@
-// The processor's floating-point modes while PTX runs: round to nearest, subnormals kept. XLA's threads flush them.
+// The processor's floating-point modes while PTX runs: round to nearest, subnormals kept. XLA's threads flush
+// them.
 #pragma once
 
 #include <cfenv>

@@ -187,7 +187,7 @@ struct Cluster {
   uint32_t live_threads = 0;
   std::vector<AsyncQueue> queues;
   uint64_t round = 0;
-  uint64_t progress = 0;  // counts events that others may wait for
+  uint64_t progress = 0;       // counts events that others may wait for
   uint64_t turn_progress = 0;  // what it was when the cluster's last turn ended
   uint64_t idle_wakes = 0, last_progress = 0;
   std::vector<uint64_t> executed;  // per instruction of the program: warps
@@ -195,7 +195,7 @@ struct Cluster {
   uint64_t macs = 0;
   uint64_t asynchronous = 0;
   Traffic traffic;
-  std::unique_ptr<Trace> trace;  // null unless asked for
+  std::unique_ptr<Trace> trace;      // null unless asked for
   std::shared_ptr<Checker> checker;  // null unless strict
 
   Cluster(Run& run, uint64_t index);
@@ -232,7 +232,8 @@ struct LaunchConfig {
   unsigned threads = 1;                     // host threads; clusters run side by side
   TraceSink* trace = nullptr;               // takes the events, if wanted
   bool watched = false;                     // a buffer has writers to be recorded: one host thread
-  // Called now and then from the launching thread with finished clusters, clusters, warp instructions; may throw.
+  // Called now and then from the launching thread with finished clusters, clusters, warp instructions; may
+  // throw.
   std::function<void(uint64_t, uint64_t, uint64_t)> poll;
 };
 
@@ -244,7 +245,6 @@ struct LaunchResult {
   uint64_t asynchronous = 0;  // asynchronous works completed
   Traffic traffic;
 };
-
 
 // What the clusters of one launch share.
 struct Run {

@@ -47,7 +47,8 @@ struct Traffic {
     }
   }
 };
-inline constexpr const char* kTrafficNames[Traffic::kCount] = {"global", "shared", "tensor", "local", "param"};
+inline constexpr const char* kTrafficNames[Traffic::kCount] = {"global", "shared", "tensor", "local",
+                                                               "param"};
 
 // Buffers that a kernel may touch. Built before a launch, constant while it runs.
 class GlobalMemory {

@@ -35,7 +35,8 @@ Flow async_store(Warp& w, const Instr& in, Mask m) {
     CopyKind kind = f.reduces ? CopyKind::reduction : CopyKind::store;
     uint32_t number = 0;
     if (w.checker && f.has_barrier)
-      number = w.checker->copy_into(w, static_cast<uint32_t>(address_of(w, f.to, lane)), bytes, barrier, lane, kind);
+      number = w.checker->copy_into(w, static_cast<uint32_t>(address_of(w, f.to, lane)), bytes, barrier, lane,
+                                    kind);
     start_copy(w, in, lane, [&c, &f, to, barrier, values, each, bytes, kind, number] {
       std::lock_guard<std::mutex> lock(atomics());
       for (size_t k = 0; k < f.values.size(); ++k) {

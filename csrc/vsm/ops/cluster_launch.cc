@@ -66,15 +66,16 @@ Flow try_cancel(Warp& w, const Instr& in, Mask m) {
     if (w.checker)
       for (size_t i = 0; i < targets.size(); ++i)
         numbers.push_back(w.checker->copy_into(w, targets[i], kAnswerBytes, barriers[i], lane));
-    start_async(w, in, lane, other_queue(c, w.cta->rank),
-                [&c, targets = std::move(targets), barriers = std::move(barriers), numbers = std::move(numbers)] {
-                  Answer a = cancel_cluster(*c.run);
-                  for (uint32_t t : targets) std::memcpy(shared_bytes(c, t), &a, sizeof a);
-                  for (size_t i = 0; i < barriers.size(); ++i) {
-                    if (c.checker) c.checker->copied(barriers[i], numbers[i]);
-                    mbarrier_add_tx(c, barriers[i], -int64_t{kAnswerBytes}, -1);
-                  }
-                });
+    start_async(
+        w, in, lane, other_queue(c, w.cta->rank),
+        [&c, targets = std::move(targets), barriers = std::move(barriers), numbers = std::move(numbers)] {
+          Answer a = cancel_cluster(*c.run);
+          for (uint32_t t : targets) std::memcpy(shared_bytes(c, t), &a, sizeof a);
+          for (size_t i = 0; i < barriers.size(); ++i) {
+            if (c.checker) c.checker->copied(barriers[i], numbers[i]);
+            mbarrier_add_tx(c, barriers[i], -int64_t{kAnswerBytes}, -1);
+          }
+        });
   });
   return Flow::next;
 }

@@ -831,7 +831,8 @@ void decode_lop3(Decoder& d) {
   }
   for (size_t i = 0; i < 3; ++i) d.in.src[i] = d.src(d.operand(i + 1), Type::b32);
   d.in.imm = d.constant(d.operand(4), "the look-up table of lop3");
-  if (d.in.imm > 255) d.fail("the look-up table of lop3 is " + std::to_string(d.in.imm) + ", allowed: 0 to 255");
+  if (d.in.imm > 255)
+    d.fail("the look-up table of lop3 is " + std::to_string(d.in.imm) + ", allowed: 0 to 255");
   d.in.fn = lop3;
 }
 

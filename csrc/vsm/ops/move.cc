@@ -89,7 +89,8 @@ void decode_packing(Decoder& d, Type t, const Operand& vector, const Operand& wh
   // An 8-bit element lives in a 16-bit register or in an 8-bit one.
   std::vector<Ref> refs;
   for (const Operand& x : vector.list) {
-    if (each == 8 && bits_of(d.register_type(x)) > 32) d.fail("8-bit elements of mov need registers of 8 to 32 bits");
+    if (each == 8 && bits_of(d.register_type(x)) > 32)
+      d.fail("8-bit elements of mov need registers of 8 to 32 bits");
     if (writes_vector) {
       refs.push_back(x.kind == Kind::sink ? d.temporary(bits_type(each))
                      : each == 8          ? d.dst_any(x)
