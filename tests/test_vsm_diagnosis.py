@@ -182,6 +182,7 @@ def test_timeline(launched: tuple[vsm.Result, np.ndarray, np.ndarray], tmp_path:
     assert labels[:2] == ["CTA 0,0,0 warp 0", "CTA 0,0,0 copies"] and "mbarrier 0x" in labels[2]
     figure.savefig(tmp_path / "t.png")
     assert (tmp_path / "t.png").stat().st_size > 1000
+    assert figure._repr_png_().startswith(b"\x89PNG")  # type: ignore[attr-defined]
     assert not result.trace.timeline(cta=(1, 0, 0)).axes[0].get_yticklabels()
 
 

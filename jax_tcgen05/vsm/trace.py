@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import io
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
@@ -131,7 +132,6 @@ class Trace(Sequence[Event]):
         completed phases. `cta` picks one. Needs matplotlib.
         """
         try:
-            from matplotlib.figure import Figure
             from matplotlib.patches import Patch
         except ImportError as error:
             raise ImportError("Trace.timeline needs matplotlib") from error
@@ -140,7 +140,7 @@ class Trace(Sequence[Event]):
             if cta is None or cta in (e.cta, e.owner):
                 rows.setdefault(_row(e), []).append(e)
         last = max((e.end or e.start for e in self._events), default=0) + 1
-        figure = Figure(figsize=(12, 1 + 0.3 * max(1, len(rows))), layout="constrained")
+        figure = _new_figure(figsize=(12, 1 + 0.3 * max(1, len(rows))), layout="constrained")
         axes = figure.add_subplot()
         labels = []
         for y, key in enumerate(sorted(rows)):
@@ -157,6 +157,19 @@ class Trace(Sequence[Event]):
             bbox_to_anchor=(1, 1),
         )
         return figure
+
+
+def _new_figure(**options: Any) -> Figure:
+    """A figure that notebooks show whether or not pyplot is in use."""
+    from matplotlib.figure import Figure
+
+    class Timeline(Figure):
+        def _repr_png_(self) -> bytes:
+            out = io.BytesIO()
+            self.savefig(out, format="png")
+            return out.getvalue()
+
+    return Timeline(**options)
 
 
 def _row(e: Event) -> tuple[Any, ...]:
