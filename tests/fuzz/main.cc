@@ -24,6 +24,7 @@
 #include "vsm/error.h"
 #include "vsm/module.h"
 #include "vsm/tensormap.h"
+#include "vsm/trace.h"
 
 extern "C" {
 const char* __asan_default_options();
@@ -149,6 +150,10 @@ void launch(vsm::LoadedModule& module, const std::string& name, Random& r, Count
   c.strict = r.chance(30);
   c.step_limit = r.chance(5) ? 0 : 3000;
   c.threads = r.chance(20) ? 2 : 1;
+  vsm::TraceSink sink(r.below(50));
+  std::vector<vsm::Writer> writers(buffer.size());
+  if (r.chance(20)) c.trace = &sink;
+  if (r.chance(10)) c.watched = memory.watch(address, writers.data());
   try {
     vsm::launch(p, std::move(c));
     ++counts.finished;
