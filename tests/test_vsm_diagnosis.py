@@ -218,6 +218,18 @@ def test_the_writer_of_a_copy(launched: tuple[vsm.Result, np.ndarray, np.ndarray
     assert writer.instruction.line == line_of("cp.async.bulk.global") and writer.thread == 0
 
 
+@pytest.mark.parametrize("schedule", ["fair", "late", "eager"])
+def test_writers_without_a_trace(schedule: str) -> None:
+    source, target = np.arange(100, 116, dtype=np.uint32), np.zeros(64, np.uint32)
+    result = vsm.Module(KERNEL).launch(
+        "k", grid=1, block=32, args=(source, target), watch=(target,), schedule=schedule
+    )
+    assert result.trace is None
+    stored, copied = result.writer(target, 5), result.writer(target, 40)
+    assert stored is not None and stored.instruction.line == line_of("st.global.u32")
+    assert copied is not None and copied.instruction.line == line_of("cp.async.bulk.global")
+
+
 def test_an_element_that_nobody_wrote(launched: tuple[vsm.Result, np.ndarray, np.ndarray]) -> None:
     result, _, target = launched
     assert result.writer(target, 50) is None

@@ -124,6 +124,7 @@ void Cluster::fire(AsyncQueue& queue) {
   queue.pop_front();
   if (trace) trace->effect_begins(op.event);
   op.effect();
+  if (trace) trace->effect_ends();
   ++asynchronous;
   ++progress;
 }

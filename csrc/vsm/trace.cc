@@ -40,18 +40,12 @@ Trace::~Trace() {
 }
 
 void Trace::begin(Warp& w, uint32_t pc, Mask m, uint32_t done) {
-  warp_ = &w;
-  cta_ = w.cta->id;
-  warp_index_ = w.index;
-  pc_ = pc;
-  lanes_ = m;
-  now_ = base_ + done;
-  latest_ = std::max(latest_, now_);
-  notes_.clear();
+  now_ = {&w, w.cta->id, w.index, pc, m, {}, base_ + done};
+  latest_ = std::max(latest_, now_.now);
   for (size_t i = 0; i < waits_.size(); ++i) {
     const Waiting x = waits_[i];
     if (!x.passed || x.warp != &w || x.pc != pc) continue;
-    if (x.event != kNever) events_[x.event].end = now_;
+    if (x.event != kNever) events_[x.event].end = now_.now;
     waits_.erase(waits_.begin() + static_cast<long>(i--));
   }
 }
@@ -64,53 +58,54 @@ size_t Trace::add(Event::Kind kind, uint64_t start) {
   Event e;
   e.kind = kind;
   e.start = start;
-  e.cta = cta_;
-  e.warp = warp_index_;
-  e.pc = pc_;
-  e.lanes = lanes_;
-  e.notes = notes_;
+  e.cta = now_.cta;
+  e.warp = now_.warp_index;
+  e.pc = now_.pc;
+  e.lanes = now_.lanes;
+  e.notes = now_.notes;
   events_.push_back(std::move(e));
   return events_.size() - 1;
 }
 
 void Trace::finish(Flow flow) {
-  if (!wanted_[pc_]) return;
+  if (!wanted_[now_.pc]) return;
   // An instruction that waits is tried again, or, with wait_next, over when the next one begins.
   auto found = std::find_if(waits_.begin(), waits_.end(),
-                            [&](const Waiting& x) { return x.warp == warp_ && x.pc == pc_; });
+                            [&](const Waiting& x) { return x.warp == now_.warp && x.pc == now_.pc; });
   if (flow == Flow::wait || flow == Flow::wait_next) {
     if (found == waits_.end()) {
-      const size_t event = add(Event::Kind::instruction, now_);
-      waits_.push_back({warp_, flow == Flow::wait ? pc_ : pc_ + 1, flow == Flow::wait_next, event});
+      const size_t event = add(Event::Kind::instruction, now_.now);
+      waits_.push_back(
+          {now_.warp, flow == Flow::wait ? now_.pc : now_.pc + 1, flow == Flow::wait_next, event});
     }
     return;
   }
-  size_t event = found == waits_.end() ? add(Event::Kind::instruction, now_) : found->event;
+  size_t event = found == waits_.end() ? add(Event::Kind::instruction, now_.now) : found->event;
   if (found != waits_.end()) waits_.erase(found);
   if (event == kNever) return;
-  events_[event].end = now_;
-  if (!notes_.empty()) events_[event].notes = notes_;
+  events_[event].end = now_.now;
+  if (!now_.notes.empty()) events_[event].notes = now_.notes;
 }
 
-size_t Trace::started() { return sink_ ? add(Event::Kind::effect, now_) : kNever; }
+size_t Trace::started() {
+  works_.push_back({now_, sink_ ? add(Event::Kind::effect, now_.now) : kNever});
+  return works_.size() - 1;
+}
 
-void Trace::effect_begins(size_t event) {
-  notes_.clear();
-  if (event >= events_.size()) return;
-  Event& e = events_[event];
-  e.end = now_ = latest_;
-  cta_ = e.cta;
-  warp_index_ = e.warp;
-  pc_ = e.pc;
-  lanes_ = e.lanes;
+void Trace::effect_begins(size_t work) {
+  interrupted_ = std::move(now_);
+  now_ = std::move(works_[work].issuer);
+  now_.notes.clear();
+  now_.now = latest_;
+  if (works_[work].event != kNever) events_[works_[work].event].end = latest_;
 }
 
 void Trace::mbarrier(const Cta& owner, uint32_t address, const MbarrierState& s, bool completes) {
   if (!sink_) return;
-  size_t event = add(Event::Kind::mbarrier, now_);
+  size_t event = add(Event::Kind::mbarrier, now_.now);
   if (event == kNever) return;
   Event& e = events_[event];
-  e.end = now_;
+  e.end = now_.now;
   e.owner = owner.id;
   e.notes = {{"address", address & kSharedOffsetMask},
              {"completed", completes},
@@ -120,7 +115,7 @@ void Trace::mbarrier(const Cta& owner, uint32_t address, const MbarrierState& s,
 }
 
 void Trace::wrote(const Region& region, uint64_t offset, uint32_t bytes, uint32_t thread) {
-  std::fill_n(region.writers + offset, bytes, Writer{pc_ + 1, cta_, thread});
+  std::fill_n(region.writers + offset, bytes, Writer{now_.pc + 1, now_.cta, thread});
 }
 
 }  // namespace tcgen05::vsm

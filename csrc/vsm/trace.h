@@ -71,10 +71,12 @@ class Trace {
   void next_round() { base_ = latest_; }
 
   // What the current instruction acts on; belongs to its events.
-  void note(std::initializer_list<std::pair<const char*, uint64_t>> notes) { notes_ = notes; }
-  // Asynchronous work begins; `effect_begins` takes the number.
+  void note(std::initializer_list<std::pair<const char*, uint64_t>> notes) { now_.notes = notes; }
+  // Asynchronous work begins; `effect_begins` takes the number. Effects may run in the middle of an
+  // instruction.
   size_t started();
-  void effect_begins(size_t event);
+  void effect_begins(size_t work);
+  void effect_ends() { now_ = std::move(interrupted_); }
   void mbarrier(const Cta& owner, uint32_t address, const MbarrierState& now, bool completes);
   void wrote(const Region& region, uint64_t offset, uint32_t bytes, uint32_t thread);
 
@@ -93,12 +95,22 @@ class Trace {
   std::vector<uint8_t> wanted_;  // per instruction
   std::vector<Event> events_;
   std::vector<Waiting> waits_;
-  Notes notes_;
-  uint64_t base_ = 0, latest_ = 0, now_ = 0;
-  Warp* warp_ = nullptr;
-  Dim3 cta_;
-  uint32_t warp_index_ = 0, pc_ = 0;
-  Mask lanes_ = 0;
+  // What acts now: an instruction, or, while an effect runs, the one that issued it.
+  struct Actor {
+    const Warp* warp = nullptr;
+    Dim3 cta;
+    uint32_t warp_index = 0, pc = 0;
+    Mask lanes = 0;
+    Notes notes;
+    uint64_t now = 0;
+  };
+  struct Work {  // asynchronous work
+    Actor issuer;
+    size_t event;
+  };
+  Actor now_, interrupted_;
+  std::vector<Work> works_;
+  uint64_t base_ = 0, latest_ = 0;
 };
 
 }  // namespace tcgen05::vsm

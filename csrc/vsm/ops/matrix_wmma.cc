@@ -91,6 +91,7 @@ Flow load(Warp& w, const Instr& in, Mask m) {
   visit(w, in, t, [&](int at, uint64_t address, int unit) {
     uint64_t v = 0;
     std::memcpy(&v, w.at(t.space, address, bytes, bytes, 0, false), bytes);
+    w.cta->cluster->traffic.count(place_of(t.space, address), false, bytes);
     if (w.checker) w.checker->touch(w, t.space, address, bytes, 0, Touch::load);
     for (int e = 0; e < unit; ++e)
       matrix[at + e] = unit == 1 ? v : v >> (e * t.fragment.width) & ((1u << t.fragment.width) - 1);
@@ -107,6 +108,7 @@ Flow store(Warp& w, const Instr& in, Mask m) {
   const uint32_t bytes = static_cast<uint32_t>(t.fragment.width / 8);
   visit(w, in, t, [&](int at, uint64_t address, int) {
     std::memcpy(w.at(t.space, address, bytes, bytes, 0, true), &matrix[at], bytes);
+    w.cta->cluster->traffic.count(place_of(t.space, address), true, bytes);
     if (w.checker) w.checker->touch(w, t.space, address, bytes, 0, Touch::store);
   });
   ++w.cta->cluster->progress;
