@@ -177,6 +177,23 @@ def test_module_variables_keep_their_values_between_launches() -> None:
     assert seen == [7, 12, 17]
 
 
+def test_extern_variables_are_defined_somewhere() -> None:
+    before = ".extern .global .b32 x; .global .b64 p = x; .extern .global .b32 unused;"
+    body = "ld.global.u64 %d0, [p]; ld.global.u32 %r0, [%d0]; ld.global.u32 %r1, [x];"
+    body += "st.global.v2.u32 [%out], {%r0, %r1};"
+    text = module(body, before=before) + ".global .b32 x = 5;\n"
+    out = np.zeros(2, np.uint32)
+    vsm.Module(text).launch("k", grid=1, block=1, args=(out,))
+    assert out.tolist() == [5, 5]
+    assert "variable 'x' is declared .extern and defined nowhere" in refused(module(body, before=before))
+
+
+def test_numbered_variables() -> None:
+    body = ".param .b32 a<2>, b<1>; st.param.b32 [a0], 3; st.param.b32 [a1], 4; st.param.b32 [b0], 5;"
+    body += "ld.param.b32 %r0, [a1]; ld.param.b32 %r1, [b0]; st.global.v2.b32 [%out], {%r0, %r1};"
+    assert run(body)[:2] == [4, 5]
+
+
 def test_shared_and_local_variables() -> None:
     before = ".shared .align 16 .b8 a[64]; .extern .shared .align 1024 .b8 dynamic[];"
     body = """
@@ -369,6 +386,12 @@ def test_refused_statements(body: str, says: tuple[str, ...]) -> None:
         (HEAD + ".entry k() { ret; }\n.entry k() { ret; }", "line 5: function 'k' is defined twice"),
         (HEAD + ".func k();\n.entry k() { ret; }", "'k' is declared as .entry and as .func"),
         (HEAD + ".global .b32 x; .global .b32 x;", "'x' is declared twice in one scope"),
+        (HEAD + ".shared .b32 x = 1;", "only variables of .global and .const have initial values"),
+        (HEAD + ".extern .global .b32 x = 1;", "an .extern variable has no initial value"),
+        (
+            HEAD + ".global .b32 x[4] = {1, 2, 3, 4}; .extern .global .b32 x;",
+            "'x' is declared twice in one scope",
+        ),
         (HEAD + ".global .b32 x[2] = {1, 2, 3};", "too many initial values for 'x'"),
         (HEAD + ".global .u64 x = y;", "initial value names the unknown symbol 'y'"),
         (

@@ -2,7 +2,9 @@
 
 #include <algorithm>
 #include <cstring>
+#include <map>
 #include <optional>
+#include <set>
 
 #include "vsm/error.h"
 #include "vsm/lexer.h"
@@ -44,6 +46,9 @@ class Parser {
   void run() {
     while (peek().kind != TokenKind::end) module_directive();
     patch_relocations();
+    for (auto& [variable, line] : used_externals_)
+      if (externals_.count(variable))
+        fail_at(line, "variable '" + variable->name + "' is declared .extern and defined nowhere");
   }
 
  private:
@@ -220,19 +225,34 @@ class Parser {
     }
   }
 
+  // A new variable, or the one that an .extern declaration has announced.
+  Variable* declare(std::string_view name, Space space, const Declared& d, bool external, Scope& scope) {
+    auto found = scope.variables.find(name);
+    bool linked = space == Space::global || space == Space::constant;
+    if (found == scope.variables.end() || (!linked && (external || found->second->external))) {
+      Variable* v = new_variable(name, space, d);
+      if (external && linked) externals_.insert(v);
+      return v;
+    }
+    Variable* v = found->second;
+    if (v->space != space || !externals_.count(v))
+      fail("'" + std::string(name) + "' is declared twice in one scope");
+    if (!external) externals_.erase(v);
+    v->type = d.type;
+    v->align = d.align;
+    v->bytes = static_cast<uint64_t>(bytes_of(d.type)) * static_cast<uint64_t>(d.vector);
+    return v;
+  }
+
   void variables(Space space, bool external, Scope& scope, Function* function) {
     Declared d = declaration_head();
     do {
       std::string_view name = expect_word("a variable's name");
-      if (scope.variables.count(name) && !external && !scope.variables[name]->external)
-        fail("'" + std::string(name) + "' is declared twice in one scope");
-      Variable* v = new_variable(name, space, d);
-      uint64_t copies = 1;
-      if (accept("<")) {  // .param .b32 x<4>
-        copies = count();
-        expect(">");
-        if (copies > 1024) fail("too many variables");
-      }
+      Variable* v = declare(name, space, d, external, scope);
+      bool numbered = accept("<");  // .param .b32 x<4>
+      uint64_t copies = numbered ? count() : 1;
+      if (numbered) expect(">");
+      if (copies > 1024) fail("too many variables");
       bool open = false;
       extents(*v, open);
       if (open) {
@@ -243,12 +263,15 @@ class Parser {
           fail("an array without an extent is allowed only for .extern .shared variables");
         }
       }
+      if (peek().is("=") && space != Space::global && space != Space::constant)
+        fail("only variables of .global and .const have initial values");
+      if (peek().is("=") && external) fail("an .extern variable has no initial value");
       if (accept("=")) initializer(*v, open);
       if (function && (space == Space::local || space == Space::param)) {
         v->space = Space::local;
         function->locals.push_back(v);
       }
-      if (copies > 1) {
+      if (numbered) {
         for (uint64_t i = 0; i < copies; ++i) {
           Variable* copy =
               new_variable(names_.emplace_back(std::string(name) + std::to_string(i)), v->space, d);
@@ -330,6 +353,7 @@ class Parser {
       auto v = scopes_[0].variables.find(p.symbol);
       if (v != scopes_[0].variables.end()) {
         p.relocation.variable = v->second;
+        if (externals_.count(v->second)) used_externals_.emplace(v->second, p.line);
       } else if (auto f = module_.by_name.find(p.symbol); f != module_.by_name.end()) {
         p.relocation.function = f->second;
       } else {
@@ -753,6 +777,7 @@ class Parser {
       if (auto v = scopes_[s].variables.find(name); v != scopes_[s].variables.end()) {
         x.kind = Kind::symbol;
         x.variable = v->second;
+        if (externals_.count(x.variable)) used_externals_.emplace(x.variable, peek().line);
         return x;
       }
     }
@@ -806,6 +831,8 @@ class Parser {
   Function* function_ = nullptr;
   std::vector<Pending> pending_;
   std::deque<std::string> names_;
+  std::set<const Variable*> externals_;            // declared .extern, not yet defined
+  std::map<const Variable*, int> used_externals_;  // and a line that names it
 };
 
 }  // namespace
