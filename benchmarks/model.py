@@ -29,6 +29,7 @@ import tensor_mma  # noqa: E402  (of examples/)
 from calls import Form, multiply_adds, place, random_arrays  # noqa: E402  (of tests/)
 
 import jax_tcgen05 as tc  # noqa: E402
+from jax_tcgen05.contract import make_plan, read_call  # noqa: E402
 
 TILE = {"M": 128, "N": 256, "repeats": (1, 1, 4), "a_swizzle": 3, "b_swizzle": 3}
 FORMS = {
@@ -75,6 +76,14 @@ def numpy_time(form: Form, seconds: float) -> float:
     return best_time(lambda: a @ b, seconds / 4)
 
 
+def contract_time(seconds: float) -> float:
+    """All checks of one call with a 256x64 operand B, without the cache of Plans."""
+    form = Form("f16", N=256, repeats=(1, 1, 4), a_swizzle=3, b_swizzle=3)
+    arguments = place(form, random_arrays(form))
+    call, _ = read_call(*arguments.positional, **arguments.options)
+    return best_time(lambda: make_plan.__wrapped__(call), seconds)
+
+
 def main() -> None:
     parser = argparse.ArgumentParser(description=(__doc__ or "").splitlines()[0])
     parser.add_argument("--seconds", type=float, default=1.0, help="time for each row")
@@ -87,6 +96,7 @@ def main() -> None:
     a, b = jax.device_put((a, b))
     spent = best_time(lambda: tensor_mma.tensor_mma(a, b).block_until_ready(), seconds)
     print(f"\nexample's call (128x64x64, f16): {spent * 1e3:.3f} ms")
+    print(f"checking a call with a 256x64 operand, uncached: {contract_time(seconds) * 1e3:.2f} ms")
 
 
 if __name__ == "__main__":
