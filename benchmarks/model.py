@@ -19,17 +19,17 @@ from pathlib import Path
 for variable in ("OPENBLAS_NUM_THREADS", "OMP_NUM_THREADS"):
     os.environ.setdefault(variable, "1")
 
-import jax  # noqa: E402
-import numpy as np  # noqa: E402
+import jax
+import numpy as np
 
 ROOT = Path(__file__).resolve().parents[1]
 sys.path[:0] = [str(ROOT / "tests"), str(ROOT / "examples")]
 
-import tensor_mma  # noqa: E402  (of examples/)
-from calls import Form, multiply_adds, place, random_arrays  # noqa: E402  (of tests/)
+import tensor_mma  # of examples/
+from calls import Form, multiply_adds, place, random_arrays  # of tests/
 
-import jax_tcgen05 as tc  # noqa: E402
-from jax_tcgen05.contract import make_plan, read_call  # noqa: E402
+import jax_tcgen05 as tc
+from jax_tcgen05.contract import make_plan, read_call
 
 TILE = {"M": 128, "N": 256, "repeats": (1, 1, 4), "a_swizzle": 3, "b_swizzle": 3}
 FORMS = {

@@ -20,11 +20,11 @@ import numpy as np
 ROOT = Path(__file__).resolve().parents[1]
 sys.path[:0] = [str(ROOT / "tests"), str(ROOT / "examples")]
 
-import tensor_mma  # noqa: E402  (of examples/)
-from shared_data import SHARED  # noqa: E402  (of tests/)
+import tensor_mma  # of examples/
+from shared_data import SHARED  # of tests/
 
-import jax_tcgen05 as tc  # noqa: E402
-from jax_tcgen05 import vsm  # noqa: E402
+import jax_tcgen05 as tc
+from jax_tcgen05 import vsm
 
 #: Staging as kernels do it: global words to swizzled shared addresses and back, all integer arithmetic.
 STAGING = """.version 9.0
