@@ -1,6 +1,7 @@
 // Moves and addresses (PTX ISA 9.7.9): mov with packing, cvta, isspacep, mapa, getctarank.
 #include <iterator>
 
+#include "vsm/ops/address.h"
 #include "vsm/ops/common.h"
 #include "vsm/ops/families.h"
 
@@ -163,23 +164,9 @@ uint64_t window_of(Space s) {
 }
 
 Space named_space(Decoder& d) {
-  switch (d.need_any(
-      {"global", "shared", "shared::cta", "shared::cluster", "local", "param", "param::entry", "const"})) {
-    case 0:
-      return Space::global;
-    case 1:
-    case 2:
-      return Space::shared;
-    case 3:
-      return Space::shared_cluster;
-    case 4:
-      return Space::local;
-    case 5:
-    case 6:
-      return Space::param;
-    default:
-      return Space::constant;
-  }
+  const Space space = take_space(d);
+  if (space == Space::generic) d.fail("needs a state space");
+  return space;
 }
 
 void decode_cvta(Decoder& d) {
